@@ -1,0 +1,1 @@
+"""An accepted proposal becomes ordered, verified, reversible steps."""

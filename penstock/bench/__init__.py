@@ -1,0 +1,1 @@
+"""One file per claim; `penstock bench NAME` measures both sides in one run."""

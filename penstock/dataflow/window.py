@@ -1,0 +1,89 @@
+"""What a policy sees: one window of an application, its queries, sources and executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from penstock.dataflow.batches import BatchExecution
+from penstock.dataflow.graph import LogicalGraph
+from penstock.dataflow.metrics import MetricWindow
+
+EXECUTORS = "executors"
+"""The one scalable unit of an application whose operators share slots."""
+
+
+class Execution(Enum):
+    """How operators get their instances."""
+
+    PER_OPERATOR = "per-operator"
+    """Each operator has its own parallelism, as in Flink, Heron or Pulsar Functions."""
+    SHARED_SLOTS = "shared-slots"
+    """All operators share the slots, as in Timely, and on Spark stage after stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRate:
+    """What the outside world sends to one source operator, and what was read of it."""
+
+    offered_per_second: float
+    observed_per_second: float
+    backlog_records: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorState:
+    """One executor, as Spark reports it; bytes and seconds."""
+
+    executor_id: str
+    host: str
+    cores: int
+    active_tasks: int = 0
+    memory_bytes: int = 0
+    heap_used_bytes: int = 0
+    gc_seconds: float = 0.0
+    cached_bytes: int = 0
+    state_bins: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWindow:
+    """One streaming query over the window.
+
+    `batches` are the batches that finished in the window, oldest first, for queries that share slots;
+    `period_seconds` is the trigger interval, None when batches follow each other at once.
+    `latency_seconds` is the end-to-end latency seen (waiting in the source plus processing), when known.
+    """
+
+    query_id: str
+    name: str
+    graph: LogicalGraph
+    metrics: MetricWindow
+    sources: Mapping[str, SourceRate]
+    batches: tuple[BatchExecution, ...] = ()
+    period_seconds: float | None = None
+    latency_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationWindow:
+    """One application over [start, end): the input of every policy.
+
+    `parallelism` is what is held now: operator → instances, or {EXECUTORS: n} with shared slots.
+    """
+
+    application: str
+    start: float
+    end: float
+    execution: Execution
+    parallelism: Mapping[str, int]
+    queries: tuple[QueryWindow, ...]
+    executors: tuple[ExecutorState, ...] = ()
+    slots_per_executor: int = 1
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def slots(self) -> int:
+        """Slots held now, with shared slots."""
+        return sum(executor.cores for executor in self.executors)

@@ -1,0 +1,1 @@
+"""Policies propose; the manager and the guardrails accept or reject."""

@@ -1,0 +1,72 @@
+"""What a policy is, and what it may propose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import ApplicationWindow
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedEffect:
+    """What a proposal is expected to bring; compared later with what happened.
+
+    `figures` are named numbers with their unit in the name, e.g. batch_seconds, utilisation_ratio.
+    """
+
+    summary: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Leave the application as it is."""
+
+    reason: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Change parallelism: operator → instances, or {EXECUTORS: n} with shared slots."""
+
+    parallelism: Mapping[str, int]
+    reason: str
+    expected: ExpectedEffect
+    exact: Mapping[str, float] = field(default_factory=dict)
+    """The un-rounded need per unit, before rounding up to whole instances or executors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Change settings that need new executors (memory, heap, cores): Spark key → value."""
+
+    settings: Mapping[str, str]
+    reason: str
+    expected: ExpectedEffect
+
+
+@dataclass(frozen=True, slots=True)
+class MoveState:
+    """Move state bins between workers: (bin, from, to), each bin at most once."""
+
+    moves: tuple[tuple[str, str, str], ...]
+    reason: str
+    expected: ExpectedEffect
+
+
+Proposal: TypeAlias = Hold | Scale | Resize | MoveState
+
+
+class Policy(Protocol):
+    """Values in, a proposal out; may keep what it has learned, never reads a clock."""
+
+    @property
+    def name(self) -> str:
+        """The name by which `--policy` finds it."""
+
+    def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
+        """Say what size the application should have, judging by this window."""

@@ -1,0 +1,1 @@
+"""What was seen, decided and done, kept where a restart and a reader can find it."""

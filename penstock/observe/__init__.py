@@ -1,0 +1,1 @@
+"""A live Spark application becomes metric windows."""

@@ -1,0 +1,1 @@
+"""Streaming workloads as PySpark code, usable with and without the autopilot."""
