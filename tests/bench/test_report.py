@@ -1,0 +1,75 @@
+"""A report judges its targets itself and speaks plain JSON."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from penstock.bench import BENCHES
+from penstock.bench.report import BenchReport, Target
+from penstock.errors import BadInput
+
+
+@pytest.mark.parametrize(
+    ("target", "measured", "met"),
+    [
+        ("<= 2", 2, True),
+        ("<= 2", 2.01, False),
+        (">= 0.99", 0.99, True),
+        (">= 0.99", 0.98, False),
+        ("< 0.001", 0.0009, True),
+        ("< 0.001", 0.001, False),
+        ("> 0", 0, False),
+        ("== 0", 0, True),
+        ("<= 2", None, False),
+        ("<= 2", float("nan"), False),
+    ],
+)
+def test_met_is_computed_from_the_comparison(target, measured, met):
+    assert Target("steps", target, measured).met is met
+
+
+@pytest.mark.parametrize("target", ["about 2", "<= two", "", "2"])
+def test_a_target_that_cannot_be_judged_is_refused(target):
+    with pytest.raises(BadInput):
+        Target("steps", target, 1.0)
+
+
+def report():
+    return BenchReport(
+        bench="example",
+        summary={"ratio": np.float64(0.5), "spread": float("nan")},
+        results=[
+            {"case": "under", "system": "ds2", "steps": np.int64(1)},
+            {"case": "over", "system": "ds2", "steps": 2, "detail": [1.0, 2.0]},
+        ],
+        targets=[Target("steps", "<= 2", 2), Target("never measured", "<= 1", None)],
+        published={"dhalion_steps": 6},
+        notes=["the second target was not measured [here]"],
+    )
+
+
+def test_json_has_the_contract_fields_and_no_nan():
+    text = json.dumps(report().to_json(), allow_nan=False)
+    parsed = json.loads(text)
+    assert parsed["summary"] == {"ratio": 0.5, "spread": None}
+    assert parsed["results"][0] == {"case": "under", "system": "ds2", "steps": 1}
+    assert parsed["targets"][0] == {"name": "steps", "target": "<= 2", "measured": 2, "met": True}
+    assert parsed["targets"][1]["met"] is False
+    assert parsed["published"] == {"dhalion_steps": 6}
+    assert not report().met
+
+
+def test_the_table_shows_every_column_and_the_notes():
+    out = io.StringIO()
+    report().print_table(Console(file=out, width=160))
+    text = out.getvalue()
+    for expected in ("under", "over", "detail", "dhalion_steps", "[here]", "NO"):
+        assert expected in text
+
+
+def test_benches_name_modules_of_this_room():
+    assert {"wordcount", "overhead", "decision"} <= set(BENCHES)
+    assert all(module == f"penstock.bench.{name}" for name, module in BENCHES.items())
