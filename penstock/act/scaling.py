@@ -1,0 +1,245 @@
+"""The change of an application's executors as a pure state machine: what is seen in, instructions out.
+
+    grow     RequestTotal ──── all registered ──────────────────────────────→ DONE
+                          └─── executor timeout ─→ RequestTotal(what is there) → PARTIAL
+    shrink   RequestTotal, StopUsing ─ idle at a batch boundary ─→ Release ─ gone ─→ DONE
+                                    └─ drain timeout: Release anyway ──┘  └ executor timeout → PARTIAL
+
+The shell that performs the instructions is `spark_executors.py`; `executors` never holds the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeAlias
+
+from penstock.dataflow.window import EXECUTORS, ExecutorState
+from penstock.decide.outcome import Outcome, Status
+from penstock.errors import ActionFailed
+
+Executors: TypeAlias = tuple[ExecutorState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTotal:
+    """Tell Spark how many executors the application should have in all."""
+
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopUsing:
+    """Give these executors no new tasks; what they run may finish."""
+
+    executor_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UseAgain:
+    """Take back a StopUsing, because an executor that was to stay has died; where it cannot be taken
+    back, doing nothing is right too: Spark replaces what then leaves, as the total says."""
+
+    executor_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give these executors back to the cluster."""
+
+    executor_ids: tuple[str, ...]
+
+
+Instruction: TypeAlias = RequestTotal | StopUsing | UseAgain | Release
+
+
+class Phase(Enum):
+    """Where a change stands."""
+
+    GROWING = "waiting for executors to register"
+    DRAINING = "letting the tasks of the chosen executors finish"
+    RELEASING = "waiting until the released executors are gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a change may wait, in seconds: for executors to come or go, and for tasks to finish."""
+
+    executor_timeout: float = 60.0
+    drain_timeout: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorChange:
+    """A change under way.
+
+    Waited seconds are summed from step to step, so a clock that jumps back cannot prolong a wait.
+    """
+
+    wanted: int
+    held_before: int
+    patience: Patience
+    phase: Phase
+    seen_at: float
+    waited: float = 0.0
+    waited_in_phase: float = 0.0
+    leaving: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The change after a step, what is to be done now, and the outcome once it has ended."""
+
+    change: ExecutorChange
+    instructions: tuple[Instruction, ...] = ()
+    outcome: Outcome | None = None
+
+
+def begin(now: float, wanted: int, executors: Executors, patience: Patience | None = None) -> Progress:
+    """Start a change from the executors that are there now, whatever was there when it was decided."""
+    if wanted < 1:
+        raise ActionFailed(f"cannot scale to {wanted} executors: an application needs at least one")
+    held = len(executors)
+    phase = Phase.GROWING if wanted >= held else Phase.DRAINING
+    leaving = cheapest_to_lose(executors)[: held - wanted] if wanted < held else ()
+    change = ExecutorChange(wanted, held, patience or Patience(), phase, now, leaving=leaving)
+    # The total is requested even when it is already held, and before a drain: otherwise Spark would
+    # replace an executor that died between decision and action, or that dies while it drains.
+    ask = RequestTotal(wanted)
+    if wanted == held:
+        return _ended(change, executors, (ask,), (f"{held} were held already",))
+    return Progress(change, (ask, StopUsing(leaving)) if leaving else (ask,))
+
+
+def step(change: ExecutorChange, now: float, executors: Executors, batch_boundary: bool) -> Progress:
+    """Advance by what is seen now; `batch_boundary`: no batch of any query is running."""
+    change = _at(change, now)
+    if change.phase is Phase.GROWING:
+        return _grow(change, executors)
+    if change.phase is Phase.DRAINING:
+        return _drain(change, executors, batch_boundary)
+    return _await_gone(change, executors, ())
+
+
+def cheapest_to_lose(executors: Iterable[ExecutorState]) -> tuple[str, ...]:
+    """Ids ordered by least state, least cached data, fewest running tasks; among equals the newest first."""
+    newest_first = sorted(executors, key=lambda e: _age(e.executor_id), reverse=True)
+    ordered = sorted(newest_first, key=lambda e: (e.state_bins, e.cached_bytes, e.active_tasks))
+    return tuple(executor.executor_id for executor in ordered)
+
+
+def _age(executor_id: str) -> tuple[int, str]:
+    """Spark numbers executors as they come: a higher number is newer."""
+    return (int(executor_id) if executor_id.isdecimal() else -1, executor_id)
+
+
+def _at(change: ExecutorChange, now: float) -> ExecutorChange:
+    passed = max(0.0, now - change.seen_at)
+    return replace(
+        change,
+        seen_at=now,
+        waited=change.waited + passed,
+        waited_in_phase=change.waited_in_phase + passed,
+    )
+
+
+def _grow(change: ExecutorChange, executors: Executors) -> Progress:
+    here, wanted = len(executors), change.wanted
+    if here >= wanted:
+        return _ended(change, executors, (), (f"{here} registered after {change.waited:.0f} s",))
+    if change.waited_in_phase < change.patience.executor_timeout:
+        return Progress(change)
+    # Spark would go on asking for what the cluster could not give, and executors would join long after
+    # the outcome is written. What was held before is kept as the floor, so that the dead are replaced.
+    settled = max(here, change.held_before)
+    within = f"{change.patience.executor_timeout:.0f} s"
+    why = "an executor died" if here < change.held_before else "the cluster has no room for more"
+    note = f"asked for {wanted}, {here} registered within {within}: {why}; the total is set back to {settled}"
+    return _ended(change, executors, (RequestTotal(settled),), (note,))
+
+
+def _drain(change: ExecutorChange, executors: Executors, batch_boundary: bool) -> Progress:
+    running = {executor.executor_id: executor.active_tasks for executor in executors}
+    change, spared = _without_the_lost(change, running)
+    instructions: tuple[Instruction, ...] = (UseAgain(spared),) if spared else ()
+    going = change.leaving
+    if not going:
+        return _await_gone(_releasing(change), executors, instructions)
+    idle = not any(running[executor_id] for executor_id in going)
+    if idle and batch_boundary:
+        return _release(change, instructions, f"released {_listed(going)}")
+    if change.waited_in_phase < change.patience.drain_timeout:
+        return Progress(change, instructions)
+    # A drain that never ends would block every later decision; Spark runs lost tasks again elsewhere.
+    while_what = "while a batch ran" if idle else "while tasks still ran there"
+    drained = f"after a drain of {change.patience.drain_timeout:.0f} s"
+    return _release(change, instructions, f"released {_listed(going)} {while_what}, {drained}")
+
+
+def _without_the_lost(
+    change: ExecutorChange, running: dict[str, int]
+) -> tuple[ExecutorChange, tuple[str, ...]]:
+    """Strike from the chosen those that died, and spare as many as others that died; no other is chosen."""
+    there = [executor_id for executor_id in change.leaving if executor_id in running]
+    lost = [executor_id for executor_id in change.leaving if executor_id not in running]
+    surplus = max(0, len(running) - change.wanted)
+    going, spared = tuple(there[:surplus]), tuple(there[surplus:])
+    notes = list(change.notes)
+    if lost:
+        notes.append(f"{_listed(lost)} left by itself during the drain")
+    if spared:
+        notes.append(f"kept {_listed(spared)} because another executor died")
+    return replace(change, leaving=going, notes=tuple(notes)), spared
+
+
+def _release(change: ExecutorChange, before: tuple[Instruction, ...], note: str) -> Progress:
+    change = replace(_releasing(change), notes=(*change.notes, note))
+    # killing lowers Spark's own total by as many, so the wanted total is said again afterwards
+    return Progress(change, (*before, Release(change.leaving), RequestTotal(change.wanted)))
+
+
+def _releasing(change: ExecutorChange) -> ExecutorChange:
+    return replace(change, phase=Phase.RELEASING, waited_in_phase=0.0)
+
+
+def _await_gone(
+    change: ExecutorChange, executors: Executors, instructions: tuple[Instruction, ...]
+) -> Progress:
+    """Wait for the released to go, and for Spark to replace any that died below the wanted total."""
+    here = {executor.executor_id for executor in executors}
+    staying = [executor_id for executor_id in change.leaving if executor_id in here]
+    if not staying and len(here) >= change.wanted:
+        joined = len(here) - change.wanted
+        notes = (f"{joined} joined meanwhile",) if joined else ()
+        return _ended(change, executors, instructions, notes)
+    if change.waited_in_phase < change.patience.executor_timeout:
+        return Progress(change, instructions)
+    what = f"{_listed(staying)} still registered" if staying else f"only {len(here)} of {change.wanted} there"
+    note = f"{what} {change.patience.executor_timeout:.0f} s after the release"
+    return _ended(change, executors, instructions, (note,))
+
+
+def _ended(
+    change: ExecutorChange,
+    executors: Executors,
+    instructions: tuple[Instruction, ...],
+    notes: tuple[str, ...],
+) -> Progress:
+    observed = len(executors)
+    enough = observed >= change.wanted if change.phase is Phase.GROWING else observed == change.wanted
+    outcome = Outcome(
+        status=Status.DONE if enough else Status.PARTIAL,
+        planned={EXECUTORS: change.wanted},
+        requested={EXECUTORS: change.wanted},
+        observed={EXECUTORS: observed},
+        seconds=change.waited,
+        detail="; ".join((*change.notes, *notes)),
+    )
+    return Progress(change, instructions, outcome)
+
+
+def _listed(executor_ids: Iterable[str]) -> str:
+    ids = tuple(executor_ids)
+    return f"executor{'s' if len(ids) > 1 else ''} {', '.join(ids)}"

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.act.scaling import (
+    ExecutorChange,
+    Instruction,
+    Patience,
+    Phase,
+    Progress,
+    Release,
+    RequestTotal,
+    StopUsing,
+    UseAgain,
+    begin,
+    cheapest_to_lose,
+    step,
+)
+from penstock.dataflow.window import EXECUTORS, ExecutorState
+from penstock.decide.outcome import Outcome, Status
+from penstock.errors import ActionFailed
+
+
+def executor(number: int, **figures: int) -> ExecutorState:
+    return ExecutorState(executor_id=str(number), host="node", cores=2, **figures)
+
+
+def fleet(*numbers: int) -> tuple[ExecutorState, ...]:
+    return tuple(executor(number) for number in numbers)
+
+
+def ended(progress: Progress) -> Outcome:
+    assert progress.outcome is not None
+    return progress.outcome
+
+
+def test_scale_out_ends_once_all_are_registered():
+    started = begin(100.0, 4, fleet(1, 2))
+    assert started.instructions == (RequestTotal(4),)
+    waiting = step(started.change, 110.0, fleet(1, 2, 3), batch_boundary=False)
+    assert waiting.outcome is None and waiting.instructions == ()
+    outcome = ended(step(waiting.change, 112.0, fleet(1, 2, 3, 4), batch_boundary=False))
+    assert outcome.status is Status.DONE
+    assert outcome.planned == outcome.requested == outcome.observed == {EXECUTORS: 4}
+    assert outcome.seconds == 12.0
+    assert outcome.detail == "4 registered after 12 s"
+
+
+def test_a_cluster_without_room_ends_the_wait_and_is_not_asked_any_further():
+    started = begin(0.0, 6, fleet(1, 2), Patience(executor_timeout=60))
+    ending = step(started.change, 60.0, fleet(1, 2, 3, 4), batch_boundary=True)
+    assert ending.instructions == (RequestTotal(4),)
+    outcome = ended(ending)
+    assert outcome.status is Status.PARTIAL
+    assert (outcome.planned, outcome.observed) == ({EXECUTORS: 6}, {EXECUTORS: 4})
+    assert "asked for 6, 4 registered within 60 s: the cluster has no room" in outcome.detail
+
+
+def test_growth_counts_who_is_alive_not_who_once_came():
+    started = begin(0.0, 3, fleet(1, 2))
+    waiting = step(started.change, 5.0, fleet(1, 3), batch_boundary=False)
+    assert waiting.outcome is None
+    assert ended(step(waiting.change, 9.0, fleet(1, 3, 4), batch_boundary=False)).status is Status.DONE
+
+
+def test_giving_up_growth_never_asks_for_fewer_than_were_held_before():
+    started = begin(0.0, 4, fleet(1, 2), Patience(executor_timeout=10))
+    ending = step(started.change, 10.0, (), batch_boundary=False)
+    assert ending.instructions == (RequestTotal(2),)
+    assert "an executor died" in ended(ending).detail
+
+
+def test_what_is_held_already_is_done_at_once_yet_said_to_spark():
+    progress = begin(0.0, 2, fleet(1, 2))
+    assert progress.instructions == (RequestTotal(2),), "or Spark would replace one that has just died"
+    assert ended(progress).status is Status.DONE
+    assert ended(progress).seconds == 0.0
+
+
+@pytest.mark.parametrize("wanted", [0, -3])
+def test_an_application_is_never_scaled_to_nothing(wanted: int):
+    with pytest.raises(ActionFailed, match=f"cannot scale to {wanted} executors"):
+        begin(0.0, wanted, fleet(1, 2))
+
+
+def test_the_cheapest_to_lose_have_least_state_then_cache_then_tasks_then_are_newest():
+    executors = (
+        executor(1, state_bins=2),
+        executor(2, cached_bytes=10),
+        executor(9),
+        executor(10),
+        executor(11, active_tasks=1),
+        executor(12, state_bins=1, cached_bytes=99),
+    )
+    assert cheapest_to_lose(executors) == ("10", "9", "11", "2", "12", "1")
+
+
+def test_ids_that_are_not_numbers_can_be_ordered_too():
+    named = (ExecutorState("driver-x", "a", 1), ExecutorState("3", "a", 1), ExecutorState("²", "a", 1))
+    assert cheapest_to_lose(named)[0] == "3"
+
+
+def test_scale_in_drains_releases_at_a_boundary_and_waits_until_gone():
+    started = begin(0.0, 1, fleet(1, 2, 3))
+    assert started.instructions == (RequestTotal(1), StopUsing(("3", "2")))
+    busy = (executor(1), executor(2, active_tasks=1), executor(3))
+    draining = step(started.change, 2.0, busy, batch_boundary=True)
+    assert draining.instructions == ()
+    mid_batch = step(draining.change, 4.0, fleet(1, 2, 3), batch_boundary=False)
+    assert mid_batch.instructions == ()
+    releasing = step(mid_batch.change, 5.0, fleet(1, 2, 3), batch_boundary=True)
+    assert releasing.instructions == (Release(("3", "2")), RequestTotal(1))
+    assert releasing.change.phase is Phase.RELEASING
+    going = step(releasing.change, 6.0, fleet(1, 2), batch_boundary=False)
+    assert going.outcome is None
+    outcome = ended(step(going.change, 7.0, fleet(1), batch_boundary=False))
+    assert (outcome.status, outcome.seconds) == (Status.DONE, 7.0)
+    assert outcome.detail == "released executors 3, 2"
+
+
+def test_a_drain_that_takes_too_long_releases_anyway_and_says_so():
+    started = begin(0.0, 1, fleet(1, 2), Patience(drain_timeout=30))
+    busy = (executor(1), executor(2, active_tasks=1))
+    assert step(started.change, 29.0, busy, batch_boundary=False).instructions == ()
+    releasing = step(started.change, 30.0, busy, batch_boundary=False)
+    assert Release(("2",)) in releasing.instructions
+    outcome = ended(step(releasing.change, 31.0, fleet(1), batch_boundary=False))
+    assert outcome.status is Status.DONE
+    assert outcome.detail == "released executor 2 while tasks still ran there, after a drain of 30 s"
+
+
+def test_queries_whose_batches_never_pause_together_are_named_as_the_cause():
+    started = begin(0.0, 1, fleet(1, 2), Patience(drain_timeout=30))
+    releasing = step(started.change, 30.0, fleet(1, 2), batch_boundary=False)
+    assert "while a batch ran" in releasing.change.notes[-1]
+
+
+def test_a_chosen_executor_that_dies_by_itself_is_not_made_up_for_with_another():
+    started = begin(0.0, 2, fleet(1, 2, 3))
+    progress = step(started.change, 1.0, fleet(1, 2), batch_boundary=False)
+    assert progress.instructions == ()
+    assert ended(progress).status is Status.DONE
+    assert "executor 3 left by itself" in ended(progress).detail
+
+
+def test_a_chosen_executor_is_kept_when_one_that_was_to_stay_dies():
+    started = begin(0.0, 2, fleet(1, 2, 3, 4))
+    progress = step(started.change, 1.0, fleet(2, 3, 4), batch_boundary=False)
+    assert progress.instructions == (UseAgain(("3",)),)
+    releasing = step(progress.change, 2.0, fleet(2, 3, 4), batch_boundary=True)
+    assert releasing.instructions == (Release(("4",)), RequestTotal(2))
+
+
+def test_when_more_die_than_were_to_leave_the_change_waits_for_spark_to_replace_them():
+    started = begin(0.0, 2, fleet(1, 2, 3))
+    short = step(started.change, 1.0, fleet(3), batch_boundary=True)
+    assert short.instructions == (UseAgain(("3",)),) and short.outcome is None
+    assert ended(step(short.change, 9.0, fleet(3, 4), batch_boundary=True)).status is Status.DONE
+
+
+def test_a_released_executor_that_stays_ends_in_a_bounded_wait():
+    started = begin(0.0, 1, fleet(1, 2), Patience(executor_timeout=20))
+    releasing = step(started.change, 1.0, fleet(1, 2), batch_boundary=True)
+    outcome = ended(step(releasing.change, 21.0, fleet(1, 2), batch_boundary=True))
+    assert outcome.status is Status.PARTIAL
+    assert "executor 2 still registered 20 s after the release" in outcome.detail
+
+
+def test_executors_that_joined_during_a_scale_in_are_reported_not_killed():
+    started = begin(0.0, 1, fleet(1, 2))
+    releasing = step(started.change, 1.0, fleet(1, 2, 3), batch_boundary=True)
+    assert Release(("2",)) in releasing.instructions
+    outcome = ended(step(releasing.change, 2.0, fleet(1, 3), batch_boundary=True))
+    assert (outcome.status, outcome.observed) == (Status.PARTIAL, {EXECUTORS: 2})
+    assert "1 joined meanwhile" in outcome.detail
+
+
+def test_a_clock_that_jumps_back_neither_crashes_nor_prolongs_the_wait():
+    started = begin(1000.0, 3, fleet(1), Patience(executor_timeout=60))
+    change = step(started.change, 1040.0, fleet(1), batch_boundary=False).change
+    change = step(change, 100.0, fleet(1), batch_boundary=False).change
+    outcome = ended(step(change, 120.0, fleet(1), batch_boundary=False))
+    assert (outcome.status, outcome.seconds) == (Status.PARTIAL, 60.0)
+
+
+class RandomCluster:
+    """Grants, denies, kills and delays at random; checks each instruction as it is given."""
+
+    def __init__(self, seed: int, held: int, room: int) -> None:
+        self.random = random.Random(seed)
+        self.room = room
+        self.total = held
+        self.next_id = held + 1
+        self.executors = {number: executor(number) for number in range(1, held + 1)}
+        self.doomed: set[int] = set()
+        self.released: list[str] = []
+
+    def seen(self) -> tuple[ExecutorState, ...]:
+        return tuple(self.executors.values())
+
+    def perform(self, change: ExecutorChange, instructions: tuple[Instruction, ...]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case RequestTotal(total):
+                    self.total = total
+                case Release(ids):
+                    assert len(self.executors) - len(ids) >= change.wanted, "released below the wanted count"
+                    self.released += ids
+                    self.doomed |= {int(executor_id) for executor_id in ids}
+                case StopUsing() | UseAgain():
+                    pass
+
+    def pass_time(self) -> None:
+        chance = self.random.random
+        for number in tuple(self.executors):
+            tasks = self.random.randrange(3)
+            self.executors[number] = replace(self.executors[number], active_tasks=tasks)
+            if chance() < (0.6 if number in self.doomed else 0.03):
+                del self.executors[number]
+        if len(self.executors) < min(self.total, self.room) and chance() < 0.3:
+            self.executors[self.next_id] = executor(self.next_id)
+            self.next_id += 1
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    held=st.integers(0, 8),
+    wanted=st.integers(1, 8),
+    room=st.integers(1, 10),
+    boundary_chance=st.floats(0, 1),
+)
+def test_whatever_the_cluster_does_a_change_ends_and_takes_no_more_than_planned(
+    seed: int, held: int, wanted: int, room: int, boundary_chance: float
+):
+    cluster = RandomCluster(seed, held, room)
+    patience = Patience(executor_timeout=20, drain_timeout=30)
+    progress, now = begin(0.0, wanted, cluster.seen(), patience), 0.0
+    chosen = progress.change.leaving
+    while progress.outcome is None:
+        cluster.perform(progress.change, progress.instructions)
+        cluster.pass_time()
+        now += 1.0
+        assert now <= patience.executor_timeout + patience.drain_timeout + 1, "the change does not end"
+        boundary = cluster.random.random() < boundary_chance
+        progress = step(progress.change, now, cluster.seen(), boundary)
+    assert len(cluster.released) == len(set(cluster.released)) <= max(0, held - wanted)
+    assert set(cluster.released) <= set(chosen)
+    outcome = progress.outcome
+    assert outcome.observed == {EXECUTORS: len(cluster.executors)}
+    assert (outcome.status is Status.DONE) == (
+        len(cluster.executors) == wanted or (held <= wanted <= len(cluster.executors))
+    )
+    assert outcome.detail
