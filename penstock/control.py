@@ -1,0 +1,246 @@
+"""The control socket: how commands reach a running application, on this machine and by this user only.
+
+One JSON request a line, one JSON answer a line, both with a version. The socket is a file of mode 0600 in a
+directory of mode 0700, named after the application; nothing listens on a network port.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import socketserver
+import stat
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from penstock.errors import ActionFailed, BadInput, NotFound, PenstockError, Unsupported
+
+VERSION = 1
+LARGEST_REQUEST_BYTES = 64 * 1024
+LONGEST_PATH_BYTES = 107
+"""What the kernel accepts as the path of a Unix socket, without its closing zero byte."""
+ANSWER_SECONDS = 10.0
+
+Answer = Mapping[str, Any]
+Handler = Callable[[str, Mapping[str, Any]], Answer]
+"""A command and its whole request in, the fields of the answer out; raises PenstockError to refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An application that answers on its control socket."""
+
+    application: str
+    name: str
+    path: Path
+
+    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+        """Send one command to this application and return its answer."""
+        return ask(self.path, command, **fields)
+
+
+class ControlServer:
+    """Answers requests for one application until closed, each connection in a daemon thread."""
+
+    def __init__(self, directory: Path, application: str, handler: Handler) -> None:
+        secure_directory(directory)
+        self.path = socket_path(directory, application)
+        _remove_if_stale(self.path)
+        self._server = _listen(self.path, handler)
+        self.path.chmod(0o600)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.2,), name="penstock-control", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering and remove the socket file; may be called twice."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=2)
+        self.path.unlink(missing_ok=True)
+
+
+def secure_directory(directory: Path) -> None:
+    """Make the directory with mode 0700, or refuse one that others own or could write to."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = directory.lstat()
+    except OSError as error:
+        raise Unsupported(f"no control socket: cannot use the directory {directory}: {error}") from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise Unsupported(f"no control socket: {directory} is not a directory")
+    if found.st_uid != os.geteuid():
+        raise Unsupported(f"no control socket: {directory} belongs to another user (uid {found.st_uid})")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        # not repaired by us: a setting may point at a directory that is shared on purpose
+        raise Unsupported(f"no control socket: {directory} is open to other users; its mode must be 0700")
+
+
+def socket_path(directory: Path, application: str) -> Path:
+    """Where an application listens; characters that do not belong in a file name become underscores."""
+    path = directory / (re.sub(r"[^A-Za-z0-9._-]", "_", application) + ".sock")
+    if len(os.fsencode(path)) > LONGEST_PATH_BYTES:
+        raise Unsupported(f"no control socket: {path} is longer than {LONGEST_PATH_BYTES} bytes")
+    return path
+
+
+def ask(path: Path, command: str, **fields: Any) -> dict[str, Any]:
+    """Send one command and return the answer; an answer that says no is raised."""
+    request = orjson.dumps({"version": VERSION, "command": command, **fields}) + b"\n"
+    try:
+        line = _exchange(path, request)
+    except (ConnectionRefusedError, FileNotFoundError) as error:
+        raise NotFound(f"no application answers at {path}") from error
+    except OSError as error:
+        raise ActionFailed(f"the application at {path} did not answer: {error}") from error
+    return _checked(path, line)
+
+
+def running(directory: Path) -> list[Running]:
+    """All applications of this user that answer; files of those that are gone are removed."""
+    if not directory.is_dir():
+        return []
+    secure_directory(directory)
+    found = []
+    for path in sorted(directory.glob("*.sock")):
+        try:
+            answer = ask(path, "hello")
+        except NotFound:
+            path.unlink(missing_ok=True)
+            continue
+        except PenstockError:
+            # it lives but is stuck or speaks another version: still worth listing by its file name
+            answer = {}
+        found.append(Running(str(answer.get("application", path.stem)), str(answer.get("name", "")), path))
+    return found
+
+
+def find(directory: Path, wanted: str | None) -> Running:
+    """The application with this id or name, or the only one that runs."""
+    found = running(directory)
+    listed = ", ".join(_label(one) for one in found)
+    if not found:
+        raise NotFound("no application with an attached autopilot is running")
+    matching = [one for one in found if wanted is None or wanted in (one.application, one.name)]
+    if not matching:
+        raise BadInput(f"no running application is called {wanted!r}; running: {listed}")
+    if len(matching) > 1:
+        several = ", ".join(_label(one) for one in matching)
+        raise BadInput(f"several applications are running, name one by its id: {several}")
+    return matching[0]
+
+
+def _label(one: Running) -> str:
+    return f"{one.application} ({one.name})" if one.name else one.application
+
+
+def _exchange(path: Path, request: bytes) -> bytes:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(ANSWER_SECONDS)
+        connection.connect(str(path))
+        connection.sendall(request)
+        with connection.makefile("rb") as answers:
+            return answers.readline()
+
+
+def _checked(path: Path, line: bytes) -> dict[str, Any]:
+    try:
+        answer = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise ActionFailed(f"the answer from {path} is not JSON") from error
+    if not isinstance(answer, dict):
+        raise ActionFailed(f"the answer from {path} is not a JSON object")
+    if not answer.get("ok"):
+        raise ActionFailed(str(answer.get("error", f"the application at {path} refused without a reason")))
+    if answer.get("version") != VERSION:
+        raise ActionFailed(f"the application at {path} speaks version {answer.get('version')}, not {VERSION}")
+    return answer
+
+
+def _remove_if_stale(path: Path) -> None:
+    """A file left by a driver that crashed refuses connections; a live one must not be taken over."""
+    if not path.exists():
+        return
+    try:
+        ask(path, "hello")
+    except NotFound:
+        path.unlink(missing_ok=True)
+        return
+    except PenstockError:
+        pass
+    raise Unsupported(f"no control socket: another autopilot already answers at {path}")
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    block_on_close = False
+    handler: Handler
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away in mid-answer is no news for the user's job."""
+
+
+def _listen(path: Path, handler: Handler) -> _Server:
+    try:
+        server = _Server(str(path), _Connection)
+    except OSError as error:
+        raise Unsupported(f"no control socket: cannot listen at {path}: {error}") from error
+    server.handler = handler
+    return server
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    timeout = ANSWER_SECONDS
+    server: _Server
+
+    def handle(self) -> None:
+        """Answer line by line until the client hangs up or sends a line that is too long."""
+        while line := self.rfile.readline(LARGEST_REQUEST_BYTES + 1):
+            too_long = len(line) > LARGEST_REQUEST_BYTES
+            answer = (
+                _refusal(f"the request is longer than {LARGEST_REQUEST_BYTES} bytes")
+                if too_long
+                else answer_line(self.server.handler, line)
+            )
+            self.wfile.write(orjson.dumps(answer, default=str, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
+            if too_long:
+                return
+
+
+def answer_line(handler: Handler, line: bytes) -> dict[str, Any]:
+    """One request line in, the answer out; whatever is wrong with the request is said in the answer."""
+    try:
+        request = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return _refusal(f"the request is not JSON: {error}")
+    if not isinstance(request, dict):
+        return _refusal("the request is not a JSON object")
+    if request.get("version") != VERSION:
+        return _refusal(
+            f"the request has version {request.get('version')!r}; this application speaks version {VERSION}"
+        )
+    command = request.get("command")
+    if not isinstance(command, str):
+        return _refusal('the request names no "command"')
+    return _handled(handler, command, request)
+
+
+def _handled(handler: Handler, command: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return {"version": VERSION, "ok": True, **handler(command, request)}
+    except PenstockError as error:
+        return _refusal(str(error))
+    except Exception as error:
+        # the driver is the user's: a fault of ours ends in an answer, never in their log as a crash
+        return _refusal(f"the autopilot failed to answer {command!r}: {type(error).__name__}: {error}")
+
+
+def _refusal(reason: str) -> dict[str, Any]:
+    return {"version": VERSION, "ok": False, "error": reason}
