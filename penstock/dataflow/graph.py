@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from penstock.errors import BadGraph
 
 
@@ -48,6 +51,16 @@ class LogicalGraph:
     def sources(self) -> tuple[str, ...]:
         """Operators that nothing feeds."""
         return tuple(o.name for o, feeds in zip(self.operators, self.upstream, strict=True) if not feeds)
+
+    @cached_property
+    def is_source(self) -> NDArray[np.bool_]:
+        """For each operator, whether nothing feeds it; a column to select by."""
+        return np.array([not feeds for feeds in self.upstream], dtype=np.bool_)
+
+    @cached_property
+    def is_scalable(self) -> NDArray[np.bool_]:
+        """For each operator, whether it gains from more instances; sources are not scaled (equation 7)."""
+        return np.array([operator.scalable for operator in self.operators], dtype=np.bool_) & ~self.is_source
 
     @cached_property
     def sinks(self) -> tuple[str, ...]:
