@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import Floats, Integers
@@ -71,9 +73,17 @@ def exact_parallelism(graph: LogicalGraph, rates: OperatorRates, targets: Floats
         return np.divide(targets * held, rates.true_processing, out=held, where=measured)
 
 
-def whole_instances(exact: Floats) -> Integers:
+def shortfall_ratio(sources: Iterable[tuple[float, float]]) -> float:
+    """The largest ratio of wanted to observed source rate (section 4.2.1, target rate ratio).
+
+    A source that put out nothing says nothing about how far the others fall short.
+    """
+    return max((wanted / observed for wanted, observed in sources if observed > 0), default=0.0)
+
+
+def whole_instances(exact: NDArray[np.floating[Any]]) -> Integers:
     """The ceiling of equation 7, at least one instance, blind to floating-point dust."""
-    rounded = np.ceil(np.minimum(exact, MOST_INSTANCES) * (1 - ROUNDING_TOLERANCE))
+    rounded: Floats = np.ceil(np.minimum(exact, MOST_INSTANCES) * (1 - ROUNDING_TOLERANCE))
     return np.maximum(rounded, 1).astype(np.int64)
 
 

@@ -29,10 +29,9 @@ class OperatorRates:
     @property
     def selectivity(self) -> Floats:
         """Records out per record in, as equation 8 takes it; zero where nothing was processed."""
-        shape = self.true_processing.shape
-        return np.divide(
-            self.true_output, self.true_processing, out=np.zeros(shape), where=self.true_processing > 0
-        )
+        processing, output = self.true_processing, self.true_output
+        with np.errstate(over="ignore"):
+            return np.divide(output, processing, out=np.zeros(len(output)), where=processing > 0)
 
 
 def operator_rates(
