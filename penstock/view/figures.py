@@ -1,0 +1,64 @@
+"""Numbers as people read them: with their unit, and no more digits than they deserve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+
+ABSENT = "–"
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands apart: 12,600."""
+    return ABSENT if value is None or not math.isfinite(value) else f"{value:,.0f}"
+
+
+def rate(value: float | None) -> str:
+    """Records per second; small rates keep a digit, so that 0.4/s does not read as nothing."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    return f"{value:,.1f}/s" if 0 < abs(value) < 10 else f"{value:,.0f}/s"
+
+
+def seconds(value: float | None) -> str:
+    """A span of time: 450 ms, 7.1 s, 12 min, 3.5 h."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 120:
+        return f"{value:.1f} s".replace(".0 s", " s")
+    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+def share(value: float | None) -> str:
+    """A ratio as a percentage."""
+    return ABSENT if value is None or not math.isfinite(value) else f"{value:.0%}"
+
+
+def clock(at: float | None) -> str:
+    """The local time of day."""
+    return ABSENT if at is None else datetime.fromtimestamp(at).strftime("%H:%M:%S")
+
+
+def day_and_clock(at: float | None) -> str:
+    """The local date and time of day."""
+    return ABSENT if at is None else datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def sparkline(values: Sequence[float | None], width: int, top: float | None = None) -> str:
+    """The last values as one bar each from zero to `top`; an unknown value is a gap."""
+    shown = values[-width:] if width > 0 else []
+    known = [value for value in shown if value is not None and math.isfinite(value)]
+    highest = max([*known, 0.0]) if top is None else top
+    return "".join(_bar(value, highest) for value in shown).rjust(width)
+
+
+def _bar(value: float | None, highest: float) -> str:
+    if value is None or not math.isfinite(value):
+        return " "
+    if highest <= 0:
+        return BARS[0]
+    return BARS[min(len(BARS) - 1, max(0, round(value / highest * (len(BARS) - 1))))]

@@ -1,0 +1,95 @@
+"""The frame of the HTML page: its markup, style and the script that follows light and dark."""
+
+from __future__ import annotations
+
+STYLE = """
+:root { color-scheme: light dark; --ground: #f6f7f9; --card: #ffffff; --ink: #1d2733; --quiet: #66727f;
+  --rule: #e1e5ea; --out: #2a9d74; --in: #3b82c4; --warn: #d9822b; --bad: #c94f4f; }
+:root[data-theme="dark"] { --ground: #12161b; --card: #1a2027; --ink: #e4e9ee; --quiet: #94a0ad;
+  --rule: #2c343d; }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--ground); color: var(--ink);
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
+main { max-width: 1180px; margin: 0 auto; padding: 32px 20px 48px; }
+header { display: flex; justify-content: space-between; align-items: flex-start; gap: 16px; }
+h1 { margin: 0; font-size: 26px; letter-spacing: -0.01em; }
+h2 { margin: 32px 0 12px; font-size: 17px; }
+.quiet, footer { color: var(--quiet); }
+header p { margin: 4px 0 0; color: var(--quiet); }
+button { border: 1px solid var(--rule); background: var(--card); color: var(--quiet); border-radius: 8px;
+  padding: 6px 12px; font: inherit; font-size: 13px; cursor: pointer; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(160px, 1fr)); gap: 12px;
+  margin: 24px 0; }
+.tile, .card { background: var(--card); border: 1px solid var(--rule); border-radius: 12px; }
+.tile { padding: 14px 16px; }
+.tile .label, .tile .note { color: var(--quiet); font-size: 13px; }
+.tile .value { font-size: 25px; font-weight: 600; letter-spacing: -0.02em;
+  font-variant-numeric: tabular-nums; }
+.card { padding: 16px; overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: 14px; }
+th { text-align: left; color: var(--quiet); font-weight: 500; padding: 6px 12px 8px 0;
+  border-bottom: 1px solid var(--rule); }
+td { padding: 8px 12px 8px 0; vertical-align: top; border-bottom: 1px solid var(--rule); }
+tr:last-child td { border-bottom: 0; }
+.time, .change { white-space: nowrap; font-variant-numeric: tabular-nums; }
+.badge { display: inline-block; white-space: nowrap; padding: 0 9px; border-radius: 10px; font-size: 13px;
+  border: 1px solid currentColor; color: var(--quiet); }
+tr.scale-out .badge { color: var(--out); } tr.scale-in .badge { color: var(--in); }
+tr.rejected .badge { color: var(--warn); } tr.failed .badge { color: var(--bad); }
+tr.hold td, tr.wait td { color: var(--quiet); }
+footer { margin-top: 28px; font-size: 13px; }
+"""
+
+SCRIPT = """
+(function () {
+  var root = document.documentElement, chart = document.getElementById("timeline");
+  var system = window.matchMedia("(prefers-color-scheme: dark)");
+  function paint() {
+    var style = getComputedStyle(root), ink = style.getPropertyValue("--ink").trim();
+    var rule = style.getPropertyValue("--rule").trim(), card = style.getPropertyValue("--card").trim();
+    var change = {"font.color": ink, "hoverlabel.bgcolor": card, "hoverlabel.font.color": ink,
+      "hoverlabel.bordercolor": rule};
+    ["", "2", "3", "4"].forEach(function (n) {
+      change["yaxis" + n + ".gridcolor"] = rule;
+      change["xaxis" + n + ".linecolor"] = rule;
+      change["xaxis" + n + ".tickcolor"] = rule;
+    });
+    Plotly.relayout(chart, change);
+  }
+  function dress(dark) { root.dataset.theme = dark ? "dark" : "light"; paint(); }
+  document.getElementById("theme").addEventListener("click", function () {
+    dress(root.dataset.theme !== "dark");
+  });
+  system.addEventListener("change", function (event) { dress(event.matches); });
+  dress(system.matches);
+})();
+"""
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title · Penstock</title>
+<style>$style</style>
+</head>
+<body>
+<main>
+<header>
+<div><h1>$title</h1><p>$subtitle</p></div>
+<button id="theme" type="button">light / dark</button>
+</header>
+<section class="tiles">
+$tiles
+</section>
+<section class="card">$charts</section>
+<h2>Decisions</h2>
+<section class="card">
+$decisions
+</section>
+<footer>Written by Penstock $version. The page holds all that it shows and needs no network.</footer>
+</main>
+<script>$script</script>
+</body>
+</html>
+"""

@@ -1,0 +1,106 @@
+"""The HTML page: complete, without the network, with every text escaped."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ActionFailed
+from penstock.view import html
+from penstock.view.charts import timeline
+from tests.view import made_up
+
+
+class Reader(HTMLParser):
+    """Collects tags, their addresses, and the text outside scripts and styles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.tags: list[str] = []
+        self.shown: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [value or "" for name, value in attributes if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        if self.tags[-1:] not in (["script"], ["style"]):
+            self.shown.append(data)
+
+
+def read(page: str) -> Reader:
+    reader = Reader()
+    reader.feed(page)
+    return reader
+
+
+def test_the_page_shows_summary_charts_and_decisions_and_loads_nothing() -> None:
+    reader = read(html.page(made_up.status()))
+    assert reader.addresses == []
+    assert "link" not in reader.tags
+    shown = " ".join(reader.shown)
+    for part in (
+        "slot-hours",
+        "17,500",
+        "1 out, 1 in",
+        "scale out",
+        "counts needs 10 slots",
+        "done in 6.2 s",
+    ):
+        assert part in shown
+
+
+def test_names_and_reasons_are_escaped() -> None:
+    spiky = "</script><script>alert(1)</script>"
+    decisions = [made_up.decision(5, "scale-out", spiky, **{"from": 1, "to": 2})]
+    page = html.page(made_up.status(name=spiky, application=spiky, decisions=decisions))
+    assert spiky not in page
+    assert "alert(1)" in page
+
+
+def test_a_run_without_history_makes_a_page_too() -> None:
+    empty = made_up.status(recent=[], decisions=[], queries=[], slots=None)
+    assert "No decision was taken." in html.page(empty)
+
+
+def test_gaps_in_the_history_are_no_obstacle() -> None:
+    recent = [{"at": made_up.START}, {"at": made_up.START + 1, "slots_held": 2}]
+    decisions = [made_up.decision(0, "scale-in", "early", **{"from": None, "to": 1})]
+    assert "early" in html.page(made_up.status(recent=recent, decisions=decisions))
+
+
+def test_slots_are_steps_and_changes_are_marked_with_their_reason() -> None:
+    figure = timeline(made_up.status()["recent"], made_up.status()["decisions"])
+    traces = {trace.name: trace for trace in figure.data}
+    assert traces["held"].line.shape == traces["needed"].line.shape == "hv"
+    assert "counts needs 10 slots" in traces["scale out"].hovertext[0]
+    assert "&lt;b&gt;10&lt;/b&gt;" in traces["scale in"].hovertext[0]
+    assert {axis.title.text for axis in figure.select_yaxes()} == {
+        "records per second",
+        "records",
+        "seconds",
+        "slots",
+    }
+    # a line through each of the four charts for each of the two changes
+    assert len(figure.layout.shapes) == 8
+
+
+def test_slot_seconds_count_each_size_until_the_next_point() -> None:
+    points = [{"at": 0.0, "slots_held": 4}, {"at": 10.0, "slots_held": None}, {"at": 15.0, "slots_held": 9}]
+    assert html.slot_seconds(points) == 40.0
+    assert html.slot_seconds([]) == 0.0
+
+
+def test_the_page_is_written_where_asked(tmp_path: Path) -> None:
+    path = html.write_page(made_up.status(), tmp_path / "new" / "run.html")
+    assert path.is_absolute()
+    assert path.read_text().startswith("<!doctype html>")
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ActionFailed, match=r"run\.html"):
+        html.write_page(made_up.status(), tmp_path / "file" / "run.html")
