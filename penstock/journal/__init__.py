@@ -1,1 +1,1 @@
-"""What was seen, decided and done, kept where a restart and a reader can find it."""
+"""What was seen, decided and done, and why: written before and after every effect, readable at any time."""

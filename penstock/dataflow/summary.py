@@ -1,0 +1,60 @@
+"""The few figures of a window that people read, that the journal keeps, and that effects are judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from penstock.dataflow.window import ApplicationWindow, QueryWindow
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySummary:
+    """One query over one window; rates of all its sources together, None where nothing was measured."""
+
+    name: str
+    offered_per_second: float
+    observed_per_second: float
+    backlog_records: float
+    batch_seconds: float | None = None
+    period_seconds: float | None = None
+    latency_seconds: float | None = None
+
+
+def summarise(query: QueryWindow) -> QuerySummary:
+    """Reduce a query's window to its figures; the batch time is the median, so one slow batch says little."""
+    sources = query.sources.values()
+    return QuerySummary(
+        name=query.name,
+        offered_per_second=sum(source.offered_per_second for source in sources),
+        observed_per_second=sum(source.observed_per_second for source in sources),
+        backlog_records=sum(source.backlog_records for source in sources),
+        batch_seconds=median(batch.seconds for batch in query.batches) if query.batches else None,
+        period_seconds=query.period_seconds,
+        latency_seconds=query.latency_seconds,
+    )
+
+
+def measured_figures(window: ApplicationWindow) -> Mapping[str, float]:
+    """The application's figures under the names in which policies state what they expect.
+
+    Queries share the slots, so the longest batch and the highest utilisation count; rates add up.
+    """
+    queries = [summarise(query) for query in window.queries]
+    batches = [query.batch_seconds for query in queries if query.batch_seconds is not None]
+    utilisations = [
+        query.batch_seconds / query.period_seconds
+        for query in queries
+        if query.batch_seconds is not None and query.period_seconds
+    ]
+    figures = {
+        "observed_per_second": sum(query.observed_per_second for query in queries),
+        "offered_per_second": sum(query.offered_per_second for query in queries),
+        "backlog_records": sum(query.backlog_records for query in queries),
+    }
+    if batches:
+        figures["batch_seconds"] = max(batches)
+    if utilisations:
+        figures["utilisation_ratio"] = max(utilisations)
+    return figures

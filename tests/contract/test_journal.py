@@ -1,0 +1,254 @@
+"""What every store of the journal must do, whatever database it is in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import EXECUTORS
+from penstock.decide.outcome import Status
+from penstock.decide.policy import ExpectedEffect, Hold, MoveState, Proposal, Resize
+from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict, Waiting
+from penstock.errors import NotFound
+from penstock.journal.store import Journal, open_journal
+from tests.fakes import APPLICATION, a_query, a_scale, a_window, an_outcome
+
+Opener = Callable[..., Journal]
+
+
+def sqlite_opener(directory: Path) -> Opener:
+    return lambda **options: open_journal(directory / "journal.db", **options)
+
+
+STORES: dict[str, Callable[[Path], Opener]] = {"sqlite": sqlite_opener}
+
+
+@pytest.fixture(params=STORES)
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    opened: list[Journal] = []
+    opener = STORES[request.param](tmp_path)
+
+    def remembered(**options: int) -> Journal:
+        opened.append(opener(**options))
+        return opened[-1]
+
+    yield remembered
+    for journal in opened:
+        journal.close()
+
+
+@pytest.fixture
+def journal(open_store: Opener) -> Journal:
+    return open_store()
+
+
+def hold(
+    journal: Journal, now: float, reason: str = "the size is right", application: str = APPLICATION
+) -> int:
+    return journal.decided(now, application, Hold(reason), NothingToDo(reason))
+
+
+def intend(journal: Journal, now: float = 20.0, executors: int = 4, application: str = APPLICATION) -> int:
+    action = a_scale(executors)
+    decision = journal.decided(now, application, action, Accepted(action, ("at most 4",)), policy="ds2")
+    return journal.intend(now, application, decision, action, {EXECUTORS: 2})
+
+
+def test_an_observation_comes_back_with_its_figures(journal: Journal):
+    journal.observed(10.5, a_window(10.0, executors=3))
+    (record,) = journal.observations(APPLICATION)
+    assert (record.at, record.start, record.slots) == (10.5, 0.0, 6)
+    assert record.parallelism == {EXECUTORS: 3}
+    (query,) = record.queries
+    assert (query.name, query.offered_per_second, query.observed_per_second) == ("words", 100.0, 80.0)
+    assert (query.backlog_records, query.batch_seconds, query.period_seconds) == (500.0, 8.0, 10.0)
+
+
+def test_an_application_without_queries_can_be_observed(journal: Journal):
+    journal.observed(10.0, a_window(queries=()))
+    assert journal.observations(APPLICATION)[0].queries == ()
+
+
+def test_observations_are_kept_in_order_and_bounded(open_store: Opener):
+    journal = open_store(retained=5)
+    for now in range(20):
+        journal.observed(float(now), a_window(float(now)))
+        journal.observed(float(now), a_window(float(now), application="other"))
+    assert [record.at for record in journal.observations(APPLICATION)] == [15.0, 16.0, 17.0, 18.0, 19.0]
+    assert [record.at for record in journal.observations(APPLICATION, since=17.0, limit=2)] == [18.0, 19.0]
+    assert len(journal.observations("other")) == 5
+
+
+def test_the_same_hold_again_is_one_row_with_a_count_and_both_times(journal: Journal):
+    first = hold(journal, 10.0, "12.5 slots are needed and 14 are held")
+    assert hold(journal, 20.0, "12.7 slots are needed and 14 are held") == first
+    assert hold(journal, 30.0, "no batch finished") != first
+    assert hold(journal, 40.0, "12.5 slots are needed and 14 are held") != first
+    records = journal.decisions(APPLICATION)
+    assert [(record.first_at, record.last_at, record.count) for record in records] == [
+        (10.0, 20.0, 2),
+        (30.0, 30.0, 1),
+        (40.0, 40.0, 1),
+    ]
+    assert records[0].reason == "12.7 slots are needed and 14 are held", "the latest figures are kept"
+
+
+def test_another_application_in_between_does_not_break_a_run_of_holds(journal: Journal):
+    first = hold(journal, 10.0)
+    hold(journal, 11.0, application="other")
+    assert hold(journal, 12.0) == first
+
+
+@pytest.mark.parametrize("size", [5, 6])
+def test_rejections_merge_only_for_the_same_size(journal: Journal, size: int):
+    verdict = Rejected("largest step", "too large a step")
+    first = journal.decided(10.0, APPLICATION, a_scale(5), verdict)
+    assert (journal.decided(20.0, APPLICATION, a_scale(size), verdict) == first) == (size == 5)
+
+
+def test_recommendations_merge_until_one_is_acted_upon(journal: Journal):
+    action = a_scale(4)
+    first = journal.decided(10.0, APPLICATION, action, Accepted(action))
+    assert journal.decided(20.0, APPLICATION, action, Accepted(action)) == first
+    journal.intend(20.0, APPLICATION, first, action, {EXECUTORS: 2})
+    assert journal.decided(30.0, APPLICATION, action, Accepted(action)) != first
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "kinds"),
+    [
+        (NotReady("no batch yet", "a batch", 30.0), Waiting("warming up", 40.0), ("not-ready", "waiting")),
+        (Hold("right"), NothingToDo("right"), ("hold", "nothing-to-do")),
+        (a_scale(9), Rejected("maximum", "64 at most"), ("scale", "rejected")),
+        (a_scale(9), Accepted(a_scale(8), ("8 at most",)), ("scale", "accepted")),
+        (Resize({"k": "v"}, "memory", ExpectedEffect("")), Rejected("kind", "no"), ("resize", "rejected")),
+        (MoveState((("0", "1", "2"),), "skew", ExpectedEffect("")), Waiting("x"), ("move-state", "waiting")),
+    ],
+)
+def test_every_answer_and_verdict_can_be_written_and_read(
+    journal: Journal, answer: Proposal | NotReady, verdict: Verdict, kinds: tuple[str, str]
+):
+    journal.decided(10.0, APPLICATION, answer, verdict, policy="ds2")
+    (record,) = journal.decisions()
+    assert (record.answer["kind"], record.kind) == kinds
+    assert record.policy == "ds2" and record.reason == verdict.reason
+
+
+def test_decisions_are_bounded_but_those_of_actions_stay(open_store: Opener):
+    journal = open_store(retained=3)
+    action = intend(journal)
+    for now in range(30):
+        hold(journal, 100.0 + now, f"reason {'abcdefgh'[now % 8]}")
+    assert len(journal.decisions(APPLICATION)) == 4
+    assert journal.action(action).reason == "the load needs more"
+
+
+def test_an_action_is_known_from_its_intent_on(journal: Journal):
+    journal.observed(19.0, a_window(19.0))
+    action_id = intend(journal)
+    record = journal.action(action_id)
+    assert (record.status, record.ended_at, record.measured) == (None, None, None)
+    assert (record.before, record.planned) == ({EXECUTORS: 2}, {EXECUTORS: 4})
+    assert (record.policy, record.notes, record.exact) == ("ds2", ("at most 4",), {EXECUTORS: 3.75})
+    assert record.expected == ExpectedEffect("batches fit their period", {"batch_seconds": 7.5})
+    assert record.seen[0].name == "words"
+    assert journal.unfinished(APPLICATION) == (record,)
+    assert journal.unfinished("other") == ()
+
+
+def test_an_outcome_keeps_planned_requested_and_observed_apart(journal: Journal):
+    action_id = intend(journal)
+    journal.ended(30.0, action_id, an_outcome(3, Status.PARTIAL, "no room", seconds=9.5))
+    record = journal.action(action_id)
+    assert (record.status, record.ended_at, record.seconds) == (Status.PARTIAL, 30.0, 9.5)
+    assert (record.planned, record.requested, record.observed) == (
+        {EXECUTORS: 4},
+        {EXECUTORS: 3},
+        {EXECUTORS: 3},
+    )
+    assert record.detail == "no room"
+    assert journal.unfinished(APPLICATION) == ()
+
+
+def test_the_first_outcome_and_the_first_effect_stand(journal: Journal):
+    action_id = intend(journal)
+    journal.ended(30.0, action_id, an_outcome(4))
+    journal.ended(40.0, action_id, an_outcome(2, Status.UNKNOWN))
+    journal.effect(60.0, action_id, {"batch_seconds": 7.9})
+    journal.effect(70.0, action_id, {"batch_seconds": 1.0})
+    record = journal.action(action_id)
+    assert (record.status, record.ended_at) == (Status.DONE, 30.0)
+    assert (record.effect_at, record.measured) == (60.0, {"batch_seconds": 7.9})
+
+
+def test_figures_that_are_no_numbers_are_left_out(journal: Journal):
+    action_id = intend(journal)
+    journal.effect(60.0, action_id, {"batch_seconds": float("nan"), "backlog_records": 3.0})
+    assert journal.action(action_id).measured == {"backlog_records": 3.0}
+
+
+def test_actions_are_listed_in_order_for_one_application_or_for_all(journal: Journal):
+    ids = [intend(journal, now, application=name) for now, name in ((1.0, "a"), (2.0, "b"), (3.0, "a"))]
+    assert [record.action_id for record in journal.actions()] == ids
+    assert [record.action_id for record in journal.actions("a")] == [ids[0], ids[2]]
+    assert [record.action_id for record in journal.actions(limit=2)] == ids[1:]
+
+
+def test_an_unknown_action_is_named(journal: Journal):
+    with pytest.raises(NotFound, match="no action 99"):
+        journal.action(99)
+    with pytest.raises(NotFound, match="no action 99"):
+        journal.ended(1.0, 99, an_outcome(1))
+    with pytest.raises(NotFound, match="no action 99"):
+        journal.effect(1.0, 99, {})
+
+
+def test_what_was_written_is_there_after_opening_again(open_store: Opener):
+    action_id = intend(open_store())
+    assert open_store().action(action_id).planned == {EXECUTORS: 4}
+
+
+def test_one_writes_while_others_read(open_store: Opener):
+    journal, finished, failures = open_store(), threading.Event(), list[Exception]()
+
+    def read() -> None:
+        reader = open_store()
+        while not finished.is_set():
+            try:
+                counts = [len(reader.observations(APPLICATION)), len(journal.observations(APPLICATION))]
+                assert all(0 <= count <= 30 for count in counts)
+            except Exception as error:
+                failures.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for now in range(30):
+        journal.observed(float(now), a_window(float(now), queries=[a_query(now - 10, now)]))
+    finished.set()
+    for reader in readers:
+        reader.join()
+    assert failures == []
+    assert len(journal.observations(APPLICATION)) == 30
+
+
+def test_several_writers_lose_nothing(open_store: Opener):
+    def write(name: str) -> None:
+        mine = open_store()
+        for now in range(15):
+            mine.observed(float(now), a_window(float(now), application=name))
+            hold(mine, float(now), application=name)
+
+    names = ["a", "b", "c"]
+    writers = [threading.Thread(target=write, args=(name,)) for name in names]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    journal = open_store()
+    assert [len(journal.observations(name)) for name in names] == [15, 15, 15]
+    assert [record.count for record in journal.decisions()] == [15, 15, 15]
