@@ -102,13 +102,13 @@ class Settings(BaseModel):
     activation_intervals: Count = Field(
         2,
         ge=1,
-        le=1000,
+        le=100,
         description="Consecutive policy decisions that are considered together before acting.",
     )
     activation_statistic: Literal["median", "maximum"] = Field(
         "median",
-        description="What is taken of those decisions, for each scaled unit; a median between two sizes "
-        "rounds up.",
+        description="What is taken of those decisions, for each scaled unit. Of two middle sizes the "
+        "median is the larger, unless only that one asks for growth: then nothing grows.",
     )
     target_rate_ratio: Ratio = Field(
         1.5,

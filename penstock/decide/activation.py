@@ -1,0 +1,50 @@
+"""Several policy decisions become one (activation time, DS2 section 4.2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from penstock.decide.guardrails import resized
+from penstock.decide.history import Decision
+from penstock.decide.manager_settings import Statistic
+from penstock.decide.policy import ExpectedEffect, Hold, Scale
+
+
+def combined_need(
+    decisions: Sequence[Decision], held: Mapping[str, int], statistic: Statistic
+) -> dict[str, int]:
+    """The median or the maximum of the decisions, for each unit."""
+    needs = {
+        unit: sorted(decision.need.get(unit, size) for decision in decisions) for unit, size in held.items()
+    }
+    if statistic is Statistic.MAXIMUM:
+        return {unit: sizes[-1] for unit, sizes in needs.items()}
+    return {unit: _median(sizes, held[unit]) for unit, sizes in needs.items()}
+
+
+def as_scale(decisions: Sequence[Decision], sizes: Mapping[str, int], held: Mapping[str, int]) -> Scale:
+    """The combined size as one change, in the words of the last decision that asked for just that."""
+    exactly = [decision.proposal for decision in decisions if dict(decision.need) == dict(sizes)]
+    if exactly:
+        return _change(exactly[-1], sizes)
+    if dict(sizes) == dict(held):
+        return _change(
+            Hold(f"the last {len(decisions)} decisions, taken together, ask for what is held"), sizes
+        )
+    scales = [decision for decision in decisions if isinstance(decision.proposal, Scale)]
+    last = scales[-1]
+    return resized(_change(last.proposal, last.need), sizes)
+
+
+def _change(proposal: Hold | Scale, sizes: Mapping[str, int]) -> Scale:
+    """A proposal that names every unit."""
+    if isinstance(proposal, Hold):
+        return Scale(dict(sizes), proposal.reason, ExpectedEffect("no change", proposal.figures))
+    return replace(proposal, parallelism=dict(sizes))
+
+
+def _median(sizes: Sequence[int], held: int) -> int:
+    """Of two middle sizes the larger, unless only that one asks for growth: then one outlier would decide."""
+    lower, upper = sizes[(len(sizes) - 1) // 2], sizes[len(sizes) // 2]
+    return held if lower <= held < upper else upper

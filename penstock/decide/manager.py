@@ -1,0 +1,251 @@
+"""The scaling manager: between a policy's proposals and the actuator (DS2 sections 4.2.1 and 4.2.2)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import ApplicationWindow
+from penstock.decide.activation import as_scale, combined_need
+from penstock.decide.corrections import Judgement, back, corrected_for_missed_costs, judged
+from penstock.decide.guardrails import (
+    Bounds,
+    Guardrail,
+    KeepUpFirst,
+    LargestStepDown,
+    Limited,
+    MinorChanges,
+    NotAgain,
+    ScaleDownDelay,
+    Situation,
+    SmallGains,
+    UtilisationBand,
+    resized,
+    written,
+)
+from penstock.decide.history import Decision, ManagerState, Refused, Trial, remember, without_outdated
+from penstock.decide.manager_settings import ManagerSettings, Statistic
+from penstock.decide.outcome import Outcome, Status
+from penstock.decide.policy import Hold, Proposal, Scale
+from penstock.decide.pressure import Measured, falling_behind, measure, offered_rate
+from penstock.decide.proposals import need, objection
+from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict, Waiting
+
+__all__ = [
+    "Accepted",
+    "ManagerSettings",
+    "NothingToDo",
+    "Rejected",
+    "ScalingManager",
+    "Statistic",
+    "Verdict",
+    "Waiting",
+]
+
+log = logging.getLogger(__name__)
+
+
+class ScalingManager:
+    """Judges one application's proposals; time is passed in, and all memory is in `state`."""
+
+    def __init__(self, settings: ManagerSettings) -> None:
+        self.settings = settings
+        self.state = ManagerState()
+        bounds = Bounds(settings.min_executors, settings.max_executors)
+        # First the rules that ask whether there is reason to change at all, then those that bend how far:
+        # the delay raises a reduction, so what is minor is asked after it; the step is cut from a change that
+        # is real; the bounds are the user's hard limits and have the last word.
+        self.guardrails: Sequence[Guardrail] = (
+            UtilisationBand(settings.utilisation_low),
+            KeepUpFirst(),
+            NotAgain(),
+            SmallGains(settings.small_gain_limit),
+            ScaleDownDelay(settings.scale_down_delay),
+            MinorChanges(settings.ignore_changes_below),
+            LargestStepDown(settings.largest_step_down),
+            bounds,
+        )
+        # the size was held before, and every further moment at the worse one costs
+        self.rollback_guardrails: Sequence[Guardrail] = (bounds,)
+
+    @property
+    def considered(self) -> int:
+        """How many windows in a row are looked at together; a trend needs two."""
+        return max(2, self.settings.activation_intervals)
+
+    def judge(self, now: float, window: ApplicationWindow, answer: Proposal | NotReady) -> Verdict:
+        """Say what becomes of the policy's answer to this window."""
+        verdict = self._too_early(now, window) or self._considered(now, window, answer)
+        if isinstance(verdict, Rejected):
+            log.info("%s: rejected by %s: %s", window.application, verdict.guardrail, verdict.reason)
+        return verdict
+
+    def action_started(self, now: float, action: Scale) -> None:
+        """Note that an action is under way: nothing is judged until it has ended."""
+        prepared = self.state.prepared
+        trial = prepared if prepared and prepared.action == action else Trial(action, self.state.held, ())
+        refused = self.state.refused
+        if trial.rollback and self.state.trial:
+            failed = self.state.trial
+            offered = offered_rate(self.state.measured)
+            refused = Refused(failed.action.parallelism, failed.before, offered)
+        self.state = replace(
+            self.state, last_now=now, under_way=action, prepared=None, trial=trial, refused=refused
+        )
+
+    def action_ended(self, now: float, action: Scale, outcome: Outcome) -> None:
+        """Note how an action ended: warm-up begins, and what was measured before counts no more."""
+        trial = self.state.trial
+        if trial is None or trial.rollback or outcome.status in {Status.FAILED, Status.UNKNOWN}:
+            trial = None
+        elif outcome.observed:
+            reached = {**trial.action.parallelism, **outcome.observed}
+            trial = replace(trial, action=resized(trial.action, reached))
+        self.state = replace(self.state, last_now=now, under_way=None, trial=trial)
+        self._begin_warm_up(now)
+
+    def restore(self, last_action_at: float | None) -> None:
+        """Take up after a restart: the last action's warm-up still counts."""
+        self.state = ManagerState(last_now=last_action_at)
+        if last_action_at is not None:
+            self._begin_warm_up(last_action_at)
+
+    def _begin_warm_up(self, changed_at: float) -> None:
+        ready_from = changed_at + self.settings.warm_up_intervals * self.settings.policy_interval
+        self.state = replace(
+            self.state, changed_at=changed_at, ready_from=ready_from, measured=(), decisions=(), prepared=None
+        )
+
+    def _too_early(self, now: float, window: ApplicationWindow) -> Waiting | None:
+        """What makes a window unfit to be judged, and lets the next one be better."""
+        state = self.state
+        if state.last_now is not None and now < state.last_now:
+            return self._clock_went_back(now, state.last_now)
+        self.state = state = replace(state, last_now=now, held=dict(window.parallelism))
+        if state.under_way is not None:
+            return Waiting(f"an action is under way: {written(state.under_way.parallelism)}")
+        if state.changed_at is not None and window.start < state.changed_at:
+            return Waiting("the window began before the last change", state.changed_at + _span(window))
+        return self._warming_up(window) or self._seen_before(window)
+
+    def _clock_went_back(self, now: float, last_now: float) -> Waiting:
+        """Times before and after the jump cannot be compared, so all is measured anew."""
+        self.state = replace(self.state, last_now=now, trial=None)
+        self._begin_warm_up(now)
+        return Waiting(f"the clock went back by {last_now - now:g} s: measuring anew", self.state.ready_from)
+
+    def _warming_up(self, window: ApplicationWindow) -> Waiting | None:
+        if self.state.ready_from is None:
+            ready_from = window.start + self.settings.warm_up_intervals * self.settings.policy_interval
+            self.state = replace(self.state, ready_from=ready_from)
+        ready_from = self.state.ready_from or window.start
+        # windows follow the loop's ticks, which come a little early or late
+        if window.start + self.settings.policy_interval / 2 >= ready_from:
+            return None
+        return Waiting("warming up: rates are unstable after a start or a change", ready_from + _span(window))
+
+    def _seen_before(self, window: ApplicationWindow) -> Waiting | None:
+        measured = self.state.measured
+        if measured and window.end <= measured[-1].end:
+            return Waiting("no newer window than the last one that was judged")
+        return None
+
+    def _considered(self, now: float, window: ApplicationWindow, answer: Proposal | NotReady) -> Verdict:
+        if isinstance(answer, NotReady):
+            return Waiting(str(answer), answer.until)
+        objected = objection(answer, window.parallelism)
+        if objected is not None:
+            return objected
+        assert isinstance(answer, Hold | Scale)
+        self._remember(now, window, answer)
+        self._conclude_trial(window)
+        situation = Situation(now, window, self.state, falling_behind(self.state.measured))
+        if self._did_harm(window):
+            return self._roll_back(situation)
+        return self._activated(situation, answer)
+
+    def _remember(self, now: float, window: ApplicationWindow, answer: Hold | Scale) -> None:
+        state = self.state
+        if state.decisions and now - state.decisions[-1].at > self._longest_gap(window):
+            state = replace(state, decisions=(), measured=())
+        decision = Decision(now, need(answer, window.parallelism), answer)
+        state = replace(
+            state,
+            measured=(*state.measured, measure(window))[-self.considered :],
+            decisions=remember(state.decisions, decision, self.settings.scale_down_delay),
+        )
+        self.state = without_outdated(state)
+
+    def _longest_gap(self, window: ApplicationWindow) -> float:
+        """How far apart two decisions may be and still be consecutive: batches may outlast the interval."""
+        batches = [batch.seconds for query in window.queries for batch in query.batches]
+        return max(10 * self.settings.policy_interval, 3 * max(batches, default=0.0))
+
+    def _judgement(self, window: ApplicationWindow) -> Judgement | None:
+        trial, settings = self.state.trial, self.settings
+        if trial is None or len(self.state.measured) < self.considered:
+            return None
+        return judged(
+            trial, window.parallelism, self.state.measured, settings.rollback_worse_by, settings.small_gain
+        )
+
+    def _did_harm(self, window: ApplicationWindow) -> bool:
+        return self.settings.rollback and self._judgement(window) is Judgement.WORSE
+
+    def _conclude_trial(self, window: ApplicationWindow) -> None:
+        """Count what brought little; a trial stays open while it is found worse, until it is undone."""
+        judgement = self._judgement(window)
+        if judgement is None or (judgement is Judgement.WORSE and self.settings.rollback):
+            return
+        gains, offered = self.state.small_gains, self.state.small_gain_offered
+        if judgement is Judgement.LITTLE:
+            gains, offered = gains + 1, offered_rate(self.state.measured)
+        elif judgement is Judgement.GOOD:
+            gains = 0
+        self.state = replace(self.state, trial=None, small_gains=gains, small_gain_offered=offered)
+
+    def _roll_back(self, situation: Situation) -> Verdict:
+        trial = self.state.trial
+        assert trial is not None
+        return self._guarded(situation, back(trial), self.rollback_guardrails, rollback=True)
+
+    def _activated(self, situation: Situation, answer: Hold | Scale) -> Verdict:
+        settings, decisions = self.settings, self.state.decisions
+        if len(decisions) < settings.activation_intervals:
+            if isinstance(answer, Hold):
+                return NothingToDo(answer.reason)
+            reason = (
+                f"{len(decisions)} of {settings.activation_intervals} decisions considered: {answer.reason}"
+            )
+            return Waiting(reason, situation.now + settings.policy_interval)
+        recent = decisions[-settings.activation_intervals :]
+        sizes = combined_need(recent, situation.held, settings.activation_statistic)
+        scale = as_scale(recent, sizes, situation.held)
+        corrected = corrected_for_missed_costs(
+            scale, situation, settings.target_rate_ratio, settings.utilisation_low
+        )
+        return self._guarded(situation, corrected or scale, self.guardrails)
+
+    def _guarded(
+        self, situation: Situation, scale: Scale, guardrails: Sequence[Guardrail], rollback: bool = False
+    ) -> Verdict:
+        notes: list[str] = []
+        for guardrail in guardrails:
+            opinion = guardrail.apply(scale, situation)
+            if isinstance(opinion, Rejected):
+                return opinion
+            if isinstance(opinion, Limited):
+                notes.append(opinion.note)
+                opinion = opinion.scale
+            scale = opinion
+        if dict(scale.parallelism) == dict(situation.held):
+            return NothingToDo(scale.reason)
+        before: tuple[Measured, ...] = self.state.measured
+        self.state = replace(self.state, prepared=Trial(scale, dict(situation.held), before, rollback))
+        return Accepted(scale, tuple(notes))
+
+
+def _span(window: ApplicationWindow) -> float:
+    return window.end - window.start
