@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -71,13 +72,22 @@ def query_needs(
 ) -> OperatorNeeds | NotReady:
     """Evaluate equations 1 to 8 for one query and compare with what is held."""
     graph = _tagged(query.graph, settings.unscalable)
-    unknown = [name for name in graph.sources if name not in query.sources]
-    if unknown:
-        return NotReady(f"the offered rate of source {unknown[0]!r} is unknown", "a reading of the source")
-    rates = operator_rates(graph, query.metrics, held)
+    rates = _unread_source(query) or operator_rates(graph, query.metrics, held)
     if isinstance(rates, NotReady):
         return rates
     return _needs(graph, rates, query, settings)
+
+
+def _unread_source(query: QueryWindow) -> NotReady | None:
+    for name in query.graph.sources:
+        source = query.sources.get(name)
+        if source is None:
+            return NotReady(f"the offered rate of source {name!r} is unknown", "a reading of the source")
+        readings = (source.offered_per_second, source.backlog_records)
+        if not all(math.isfinite(reading) and reading >= 0 for reading in readings):
+            told = "offered {}/s, backlog {}".format(*readings)
+            return NotReady(f"the reading of source {name!r} cannot be right: {told}", "another reading")
+    return None
 
 
 def _tagged(graph: LogicalGraph, unscalable: frozenset[str]) -> LogicalGraph:
