@@ -1,0 +1,198 @@
+"""What recent batches have shown about a query's costs, slot count by slot count.
+
+Slots that share cores disturb each other, so what a task costs on five slots it may not cost on ten. Each
+slot count is fitted for itself, and costs on others follow from the ones seen.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from penstock.dataflow.batches import BatchExecution, StageExecution
+from penstock.dataflow.costs import QueryCosts, StageCost, fit_costs
+from penstock.dataflow.readiness import NotReady
+
+MOST_EXTRAPOLATION = 2.0
+"""Beyond the slot counts seen, a cost is at most doubled or halved: a line is a guess out there."""
+
+NEAR_SLOTS_RATIO = 0.2
+"""Slot counts within a fifth of each other say little about a trend: noise would make its slope."""
+
+SOLID_BATCHES = 2
+"""One batch on a new slot count is not believed where others have been seen: it warms executors up."""
+
+
+class CostMemory:
+    """Keeps a bounded number of recent batches per slot count of one query, and fits them when asked."""
+
+    def __init__(
+        self, batches_kept: int = 20, slot_counts_kept: int = 6, forget_after_seconds: float = 1800.0
+    ) -> None:
+        self._batches_kept = batches_kept
+        self._slot_counts_kept = slot_counts_kept
+        self._forget_after_seconds = forget_after_seconds
+        self._batches: dict[int, tuple[BatchExecution, ...]] = {}
+        self._fits: dict[int, QueryCosts] = {}
+        self._alone = True
+
+    def remember(self, batches: Iterable[BatchExecution]) -> int:
+        """Take in finished batches, one that is seen again only once; say how many could be used."""
+        usable = {batch.batch_id: batch for batch in batches if _is_usable(batch)}
+        if not usable:
+            return 0
+        known = (batch for seen in self._batches.values() for batch in seen if batch.batch_id not in usable)
+        ordered = sorted([*known, *usable.values()], key=lambda batch: (batch.start, batch.batch_id))
+        self._keep_recent(ordered)
+        return len(usable)
+
+    def costs(self, alone: bool = True) -> CostsBySlots | NotReady:
+        """The fitted costs; `alone` says that no other query used the slots."""
+        if alone != self._alone:
+            self._alone, self._fits = alone, {}
+        believed = self._believed()
+        if not believed:
+            return NotReady("no batch has finished", "a finished batch")
+        refused: NotReady | None = None
+        for slots in believed:
+            refused = self._fit(slots) or refused
+        fits = {slots: self._fits[slots] for slots in believed if slots in self._fits}
+        return CostsBySlots(fits) if fits else refused or NotReady("no costs could be fitted")
+
+    def _fit(self, slots: int) -> NotReady | None:
+        """Fit one slot count, unless nothing has changed there; others may tell its tasks from records."""
+        if slots in self._fits:
+            return None
+        fitted = fit_costs(self._batches[slots], slots, self._known_slopes(slots), self._alone)
+        if isinstance(fitted, NotReady):
+            return fitted
+        self._fits[slots] = fitted
+        return None
+
+    def _known_slopes(self, slots: int) -> dict[str, float]:
+        """Seconds per record from the nearest slot counts that could tell them."""
+        known: dict[str, float] = {}
+        for seen in sorted(self._fits, key=lambda other: abs(other - slots), reverse=True):
+            known |= {s.operator: s.per_record_seconds for s in self._fits[seen].stages if s.identified}
+        return known
+
+    def _believed(self) -> list[int]:
+        """Slot counts with enough batches, the one seen longest ago first."""
+        counts = sorted(self._batches, key=lambda slots: self._batches[slots][-1].start)
+        return [slots for slots in counts if len(self._batches[slots]) >= SOLID_BATCHES] or counts
+
+    def _keep_recent(self, ordered: Sequence[BatchExecution]) -> None:
+        oldest = ordered[-1].start - self._forget_after_seconds
+        kept: dict[int, list[BatchExecution]] = {}
+        for batch in reversed(ordered):
+            fresh = kept.get(batch.slots, [] if len(kept) < self._slot_counts_kept else None)
+            if fresh is not None and len(fresh) < self._batches_kept and batch.start >= oldest:
+                fresh.append(batch)
+                kept[batch.slots] = fresh
+        before, self._batches = self._batches, {slots: tuple(seen[::-1]) for slots, seen in kept.items()}
+        unchanged = {slots for slots, seen in self._batches.items() if _same(seen, before.get(slots, ()))}
+        self._fits = {slots: fit for slots, fit in self._fits.items() if slots in unchanged}
+
+
+class CostsBySlots:
+    """Costs for any slot count, from those seen: as fitted there, on a line between and beyond them."""
+
+    def __init__(self, fits: Mapping[int, QueryCosts]) -> None:
+        """`fits` in the order in which they were seen, the newest last."""
+        self._newest = list(fits.values())[-1]
+        self._stages = {stage.operator: stage for fit in fits.values() for stage in fit.stages}
+        counts = sorted(fits)
+        self._serial = _Curve([(slots, fits[slots].per_batch_seconds) for slots in counts])
+        seen = {
+            name: [(slots, stage) for slots in counts if (stage := fits[slots].stage(name)) is not None]
+            for name in self._stages
+        }
+        self._per_task = {n: _Curve([(c, s.per_task_seconds) for c, s in at]) for n, at in seen.items()}
+        self._per_record = {n: _Curve([(c, s.per_record_seconds) for c, s in at]) for n, at in seen.items()}
+        self._changes = len(fits) > 1
+        self._built: dict[int, QueryCosts] = {}
+
+    @property
+    def newest(self) -> QueryCosts:
+        """The costs on the slot count that ran last."""
+        return self._newest
+
+    def costs_for(self, slots: int) -> QueryCosts:
+        """Costs expected on so many slots; tasks, shares and selectivity are the newest seen."""
+        if not self._changes:
+            return self._newest
+        if slots not in self._built:
+            self._built[slots] = self._build(slots)
+        return self._built[slots]
+
+    def _build(self, slots: int) -> QueryCosts:
+        stages = tuple(self._stage_on(stage, slots) for stage in self._stages.values())
+        return QueryCosts(self._serial.at(slots), stages, slots, self._newest.error_ratio)
+
+    def _stage_on(self, stage: StageCost, slots: int) -> StageCost:
+        name = stage.operator
+        return replace(
+            stage,
+            per_task_seconds=self._per_task[name].at(slots),
+            per_record_seconds=self._per_record[name].at(slots),
+        )
+
+
+class _Curve:
+    """One cost over slot counts: linear between those seen, bounded beyond, never falling outwards."""
+
+    def __init__(self, points: Sequence[tuple[int, float]]) -> None:
+        self._slots = [float(slots) for slots, _ in points]
+        self._values = [value for _, value in points]
+        self._trend = _trend(self._slots, self._values)
+
+    def at(self, slots: int) -> float:
+        """The cost on so many slots."""
+        right = bisect_left(self._slots, slots)
+        if right == len(self._slots):
+            return self._beyond(-1, slots)
+        if right == 0 or self._slots[right] == slots:
+            return self._beyond(right, slots)
+        left = right - 1
+        part = (slots - self._slots[left]) / (self._slots[right] - self._slots[left])
+        return (1 - part) * self._values[left] + part * self._values[right]
+
+    def _beyond(self, end: int, slots: int) -> float:
+        value = self._values[end]
+        guess = value + self._trend * (slots - self._slots[end])
+        return min(value * MOST_EXTRAPOLATION, max(value / MOST_EXTRAPOLATION, guess))
+
+
+def _trend(slots: Sequence[float], values: Sequence[float]) -> float:
+    """How a cost grows per slot; more slots never make a task cheaper, so it is at least zero."""
+    if len(slots) < 2:
+        return 0.0
+    x, y = np.array(slots), np.array(values)
+    centred = x - x.mean()
+    slope = float(centred @ y / (centred @ centred))
+    span, near = float(x[-1] - x[0]), NEAR_SLOTS_RATIO * float(x.mean())
+    return max(0.0, slope) * span * span / (span * span + near * near)
+
+
+def _same(left: Sequence[BatchExecution], right: Sequence[BatchExecution]) -> bool:
+    # by identity: comparing the columns of equal batches would cost more than fitting them again
+    return len(left) == len(right) and all(one is other for one, other in zip(left, right, strict=True))
+
+
+def _is_usable(batch: BatchExecution) -> bool:
+    """Whether the batch can have happened: broken clocks and counters must not enter the fit."""
+    times = (batch.start, batch.seconds, *(stage.wall_seconds for stage in batch.stages))
+    sane = all(math.isfinite(value) for value in times) and batch.seconds >= 0 and batch.slots >= 1
+    return sane and all(_is_sane(stage) for stage in batch.stages)
+
+
+def _is_sane(stage: StageExecution) -> bool:
+    columns = (stage.records_in, stage.records_out, stage.useful_seconds)
+    if any(len(column) != stage.tasks for column in columns):
+        return False
+    # a NaN makes the minimum NaN, so the comparison catches NaN and negatives alike
+    return all(not stage.tasks or (column.min() >= 0 and column.max() < math.inf) for column in columns)
