@@ -27,7 +27,7 @@ def format_duration(seconds: float) -> str:
         count = seconds / SECONDS_PER_UNIT[unit]
         if count >= 1 and count == int(count):
             return f"{int(count)}{unit}"
-    return "0s" if seconds == 0 else f"{seconds * 1000:g}ms"
+    return "0s" if seconds == 0 else f"{seconds * 1000:.12g}ms"
 
 
 def _finite(seconds: float, written: object) -> float:

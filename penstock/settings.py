@@ -255,6 +255,7 @@ class Settings(BaseModel):
             rollback_worse_by=self.rollback_worse_by,
             small_gain=self.small_gain,
             small_gain_limit=self.small_gain_limit,
+            utilisation=self.utilisation,
             utilisation_low=self.utilisation_low,
             scale_down_delay=self.scale_down_delay,
             min_executors=self.min_executors,

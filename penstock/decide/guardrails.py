@@ -62,23 +62,29 @@ class UtilisationBand:
 
     name = "utilisation-band"
 
-    def __init__(self, low: float) -> None:
+    def __init__(self, low: float, aimed_at: float) -> None:
         self.low = low
+        self.aimed_at = aimed_at
 
     def apply(self, scale: Scale, situation: Situation) -> Opinion:
         """Keep units inside the band."""
         if situation.behind:
             return scale
+        predicted = {unit: self._predicted(scale, unit, held) for unit, held in situation.held.items()}
+        reason = f"predicted utilisation of what is held is {_shown(predicted)}, within [{self.low:g}, 1)"
 
-        def inside(unit: str, wanted: int, held: int) -> int:
-            utilisation = _held_utilisation(scale, unit, held)
-            return held if utilisation is not None and self.low <= utilisation < 1 else wanted
+        def kept_inside(unit: str, wanted: int, held: int) -> int:
+            return held if self.low <= predicted.get(unit, math.inf) < 1 else wanted
 
-        utilisation = max(
-            (_held_utilisation(scale, unit, n) or 0 for unit, n in situation.held.items()), default=0
-        )
-        reason = f"predicted utilisation {utilisation:.2f} at the held size is within [{self.low:g}, 1)"
-        return limit(self.name, scale, situation.held, inside, reason)
+        return limit(self.name, scale, situation.held, kept_inside, reason)
+
+    def _predicted(self, scale: Scale, unit: str, held: int) -> float:
+        """The policy's own figure; else from the un-rounded need, which leaves the aimed-at headroom."""
+        figure = scale.expected.figures.get(HELD_UTILISATION)
+        if figure is not None and len(scale.parallelism) == 1:
+            return figure
+        exact = scale.exact.get(unit)
+        return exact * self.aimed_at / held if exact is not None and held > 0 else math.inf
 
 
 class KeepUpFirst:
@@ -257,10 +263,5 @@ def written(sizes: Mapping[str, int]) -> str:
     return ", ".join(shown + [f"and {len(sizes) - 4} more"] * (len(sizes) > 4))
 
 
-def _held_utilisation(scale: Scale, unit: str, held: int) -> float | None:
-    """The policy's own prediction; without it, or with several units, un-rounded need over what is held."""
-    figure = scale.expected.figures.get(HELD_UTILISATION)
-    if figure is not None and len(scale.parallelism) == 1:
-        return figure
-    exact = scale.exact.get(unit)
-    return exact / held if exact is not None and held > 0 else None
+def _shown(ratios: Mapping[str, float]) -> str:
+    return " to ".join(f"{ratio:.2f}" for ratio in sorted({min(ratios.values()), max(ratios.values())}))

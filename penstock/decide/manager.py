@@ -58,7 +58,7 @@ class ScalingManager:
         # the delay raises a reduction, so what is minor is asked after it; the step is cut from a change that
         # is real; the bounds are the user's hard limits and have the last word.
         self.guardrails: Sequence[Guardrail] = (
-            UtilisationBand(settings.utilisation_low),
+            UtilisationBand(settings.utilisation_low, settings.utilisation),
             KeepUpFirst(),
             NotAgain(),
             SmallGains(settings.small_gain_limit),

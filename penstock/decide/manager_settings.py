@@ -30,6 +30,7 @@ class ManagerSettings:
     rollback_worse_by: float = 0.1
     small_gain: float = 0.05
     small_gain_limit: int = 3
+    utilisation: float = 0.8
     utilisation_low: float = 0.6
     scale_down_delay: float = 60.0
     min_executors: int = 1

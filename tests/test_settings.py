@@ -1,0 +1,282 @@
+"""Settings: three places with one set of names, units, ranges, and messages that name the place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from penstock.decide.manager_settings import ManagerSettings, Statistic
+from penstock.durations import format_duration, parse_duration
+from penstock.errors import BadSettings
+from penstock.settings import Settings, configuration_markdown, load_settings
+from penstock.settings_sources import environment_name, spark_key
+
+REFERENCE = Path(__file__).parent.parent / "docs" / "configuration.md"
+
+
+def loaded(environment=None, spark_conf=None, file=None, arguments=None) -> Settings:
+    return load_settings(file, environment or {}, spark_conf or {}, arguments)
+
+
+def complaint(**places) -> str:
+    with pytest.raises(BadSettings) as caught:
+        loaded(**places)
+    return str(caught.value)
+
+
+@pytest.fixture
+def yaml_file(tmp_path):
+    def write(text: str) -> Path:
+        path = tmp_path / "penstock.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("10s", 10),
+        ("5min", 300),
+        ("1h", 3600),
+        ("500ms", 0.5),
+        ("1d", 86400),
+        ("2.5 s", 2.5),
+        (" 10S ", 10),
+        ("7", 7),
+        (7, 7),
+        (0.25, 0.25),
+    ],
+)
+def test_durations_take_units_and_plain_seconds(written, seconds):
+    assert parse_duration(written) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "written", ["", "s", "10 parsecs", "-3s", "1e400s", True, None, [], float("nan"), "10s10s"]
+)
+def test_what_is_no_duration_is_refused(written):
+    with pytest.raises(ValueError, match="duration"):
+        parse_duration(written)
+
+
+@given(st.integers(min_value=0, max_value=10**9))
+def test_a_written_duration_reads_back(milliseconds):
+    assert parse_duration(format_duration(milliseconds / 1000)) == pytest.approx(
+        milliseconds / 1000, rel=1e-9
+    )
+
+
+def test_defaults_are_those_of_the_parts():
+    settings = loaded()
+    assert settings.manager() == ManagerSettings()
+    assert settings.ds2().catch_up_seconds == 600
+    assert settings.mode == "act"
+
+
+def test_each_place_outranks_the_one_before_it(yaml_file):
+    file = yaml_file("policy_interval: 1s\nwarm_up_intervals: 1\nmax_executors: 11\nmin_executors: 3\n")
+    environment = {
+        "PENSTOCK_POLICY_INTERVAL": "2s",
+        "PENSTOCK_WARM_UP_INTERVALS": "2",
+        "PENSTOCK_MAX_EXECUTORS": "12",
+    }
+    spark_conf = {
+        "spark.penstock.policy.interval": "3s",
+        "spark.penstock.warm_up_intervals": "3",
+        "spark.app.name": "x",
+    }
+    settings = loaded(environment, spark_conf, file, {"policy_interval": "4s"})
+    assert (settings.policy_interval, settings.warm_up_intervals) == (4, 3)
+    assert (settings.max_executors, settings.min_executors) == (12, 3)
+
+
+@pytest.mark.parametrize("key", ["spark.penstock.policy.interval", "spark.penstock.policy_interval"])
+def test_a_dot_may_stand_for_an_underscore_in_spark_keys(key):
+    assert loaded(spark_conf={key: "3s"}).policy_interval == 3
+
+
+def test_two_spellings_of_one_spark_key_must_agree():
+    spellings = {"spark.penstock.policy.interval": "3s", "spark.penstock.policy_interval": "4s"}
+    assert "contradicts Spark key spark.penstock.policy.interval" in complaint(spark_conf=spellings)
+
+
+def test_every_setting_can_be_given_in_every_place(yaml_file):
+    for name in Settings.model_fields:
+        value = {"policy": "x", "mode": "observe", "activation_statistic": "maximum"}.get(name, "1")
+        value = {"utilisation_low": "0.5"}.get(name, value)
+        assert getattr(loaded({environment_name(name): value}), name) == getattr(
+            loaded(spark_conf={spark_key(name): value}), name
+        )
+
+
+def test_values_from_text_get_their_types():
+    settings = loaded(
+        {
+            "PENSTOCK_ROLLBACK": "false",
+            "PENSTOCK_UNSCALABLE_OPERATORS": "map, sink",
+            "PENSTOCK_LATENCY_TARGET": "30s",
+            "PENSTOCK_ACTIVATION_STATISTIC": "maximum",
+        }
+    )
+    assert not settings.rollback
+    assert settings.ds2().unscalable == frozenset({"map", "sink"})
+    assert settings.ds2().latency_target_seconds == 30
+    assert settings.manager().activation_statistic is Statistic.MAXIMUM
+
+
+def test_a_latency_target_can_be_taken_back(yaml_file):
+    file = yaml_file("latency_target: 30s\n")
+    assert loaded({"PENSTOCK_LATENCY_TARGET": "none"}, file=file).latency_target is None
+
+
+@pytest.mark.parametrize(
+    ("places", "says"),
+    [
+        ({"environment": {"PENSTOCK_MIN_EXECUTOR": "3"}}, "; did you mean PENSTOCK_MIN_EXECUTORS?"),
+        (
+            {"spark_conf": {"spark.penstock.policyinterval": "3"}},
+            "; did you mean spark.penstock.policy_interval?",
+        ),
+        ({"arguments": {"utilization": 0.7}}, "; did you mean utilisation?"),
+        ({"arguments": {"xyzzy": 0.7}}, ""),
+    ],
+)
+def test_unknown_names_are_errors_that_suggest_the_nearest(places, says):
+    (written,) = next(iter(places.values()))
+    assert complaint(**places).endswith(f"{written}: unknown setting{says}")
+
+
+def test_an_unknown_name_in_the_file_has_its_line(yaml_file):
+    file = yaml_file("policy: ds2\n\nscale_down_dela: 3\n")
+    assert (
+        complaint(file=file)
+        == f"{file} line 3, scale_down_dela: unknown setting; did you mean scale_down_delay?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("min_executors", "0"),
+        ("min_executors", "two"),
+        ("min_executors", "1.5"),
+        ("policy_interval", "0s"),
+        ("policy_interval", "3 weeks"),
+        ("utilisation", "1.2"),
+        ("utilisation", "nan"),
+        ("target_rate_ratio", "0.5"),
+        ("target_rate_ratio", "inf"),
+        ("largest_step_down", "0"),
+        ("mode", "acting"),
+        ("rollback", "perhaps"),
+        ("policy", ""),
+        ("latency_target", "0"),
+        ("activation_intervals", "0"),
+    ],
+)
+def test_values_out_of_range_name_the_place_and_the_value(name, value):
+    message = complaint(environment={environment_name(name): value})
+    assert environment_name(name) in message
+    assert repr(value) in message
+
+
+@pytest.mark.parametrize("name", ["min_executors", "utilisation", "policy_interval"])
+def test_a_yes_is_no_number(name, yaml_file):
+    file = yaml_file(f"{name}: yes\n")
+    assert complaint(file=file).startswith(f"{file} line 1, {name}: ")
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"PENSTOCK_MIN_EXECUTORS": "70"}, "min_executors (70) exceeds max_executors (64)"),
+        ({"PENSTOCK_UTILISATION": "0.6"}, "utilisation_low (0.6) is not below utilisation (0.6)"),
+    ],
+)
+def test_settings_that_contradict_each_other_name_both(environment, says):
+    (variable,) = environment
+    assert complaint(environment=environment) == f"environment variable {variable}: {says}"
+
+
+def test_broken_yaml_names_file_and_line(yaml_file):
+    file = yaml_file("policy: ds2\nmode: [act\npolicy_interval: 3\n")
+    assert complaint(file=file).startswith(f"{file} line 3: not valid YAML: ")
+
+
+@pytest.mark.parametrize("text", ["- policy\n- mode\n", "ds2\n", "3\n"])
+def test_a_file_that_is_no_mapping_is_refused(text, yaml_file):
+    file = yaml_file(text)
+    assert complaint(file=file).startswith(f"{file}: settings must be a mapping")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["policy: ds2\n? [a, b]\n: 3\n", "!!python/object:os.system x\n", "mode: 2024-99-99\n", "a: \x00\n"],
+)
+def test_strange_yaml_is_refused_and_never_run(text, yaml_file):
+    file = yaml_file(text)
+    assert str(file) in complaint(file=file)
+
+
+def test_a_key_given_twice_is_refused(yaml_file):
+    file = yaml_file("max_executors: 3\nmode: act\nmax_executors: 30\n")
+    assert complaint(file=file) == f"{file} line 3: max_executors is given twice, first in line 1"
+
+
+def test_an_empty_file_sets_nothing(yaml_file):
+    assert loaded(file=yaml_file("# nothing yet\n")) == loaded()
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    assert complaint(file=tmp_path / "absent.yaml").endswith("absent.yaml: no such file")
+    assert "cannot be read" in complaint(file=tmp_path)
+    assert "not a text file in UTF-8" in complaint(file=binary)
+
+
+def test_the_environment_may_name_the_file_and_that_is_no_setting(yaml_file):
+    file = yaml_file("max_executors: 7\n")
+    assert loaded({"PENSTOCK_CONFIG": str(file)}).max_executors == 7
+    assert "config" not in Settings.model_fields
+
+
+def test_default_places_follow_the_environment_that_was_given(tmp_path):
+    settings = loaded({"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_RUNTIME_DIR": str(tmp_path / "run")})
+    assert settings.journal == str(tmp_path / "state" / "penstock" / "journal.db")
+    assert settings.runtime_directory == str(tmp_path / "run" / "penstock")
+    assert loaded().journal == str(Path.home() / ".local" / "state" / "penstock" / "journal.db")
+    assert loaded().runtime_directory.endswith(f"penstock-{os.getuid()}")
+
+
+def test_a_journal_may_be_a_url_or_a_path_from_home():
+    assert loaded(arguments={"journal": "postgresql://host/db"}).journal == "postgresql://host/db"
+    assert loaded(arguments={"journal": "~/j.db"}).journal == str(Path.home() / "j.db")
+
+
+def test_settings_are_frozen_and_closed():
+    with pytest.raises(ValidationError):
+        loaded().mode = "observe"
+    with pytest.raises(ValidationError):
+        Settings(unheard_of=1)
+
+
+def test_every_field_has_a_description_and_numbers_have_a_range():
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+        if field.annotation in {int, float}:
+            assert any(hasattr(limit, "le") or hasattr(limit, "lt") for limit in field.metadata), name
+            assert any(hasattr(limit, "ge") or hasattr(limit, "gt") for limit in field.metadata), name
+
+
+def test_the_reference_is_not_stale():
+    assert REFERENCE.read_text(encoding="utf-8") == configuration_markdown(), (
+        "run `python -m penstock.settings > docs/configuration.md`"
+    )
