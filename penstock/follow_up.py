@@ -1,0 +1,77 @@
+"""What is still owed to the journal after an action has ended: its outcome, and later its measured effect."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from penstock.dataflow.summary import measured_figures
+from penstock.dataflow.window import ApplicationWindow
+from penstock.decide.outcome import Outcome, Status
+from penstock.errors import NotFound
+
+log = logging.getLogger(__name__)
+
+
+class Endings(Protocol):
+    """Where outcomes and effects are written; raises JournalUnavailable."""
+
+    def ended(self, now: float, action_id: int, outcome: Outcome) -> None:
+        """Write down what became of an action."""
+
+    def effect(self, now: float, action_id: int, figures: Mapping[str, float]) -> None:
+        """Write down what it brought."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    action_id: int
+    at: float
+    outcome: Outcome
+    measure_at: float
+    written: bool = False
+
+
+class FollowUp:
+    """Follows the last action; what cannot be written now is written when the journal works again."""
+
+    def __init__(self, record: Endings, effect_delay: float) -> None:
+        self.record = record
+        self.effect_delay = effect_delay
+        self._last: _Ended | None = None
+
+    def follow(self, now: float, action_id: int, outcome: Outcome) -> None:
+        """Take over an action that has just ended."""
+        self._last = _Ended(action_id, now, outcome, now + self.effect_delay)
+
+    def settle(self) -> None:
+        """Write an outcome that is not written yet."""
+        last = self._last
+        if last is not None and not last.written:
+            self._write(lambda: self.record.ended(last.at, last.action_id, last.outcome))
+            # an action that changed nothing has no effect to measure
+            followed = self._last is not None and last.outcome.status is not Status.FAILED
+            self._last = replace(last, written=True) if followed else None
+
+    def measure(self, now: float, window: ApplicationWindow, last_chance: bool = False) -> None:
+        """Write the effect, from a window after the end, when it is time or before another action blurs it."""
+        last = self._last
+        if last is None or window.start < last.at or not (last_chance or now >= last.measure_at):
+            return
+        self._write(lambda: self.record.effect(now, last.action_id, measured_figures(window)))
+        self._last = None
+
+    def clock_went_back(self, now: float) -> None:
+        """Times from before the jump mean nothing now: wait once more from here."""
+        if self._last is not None and self._last.at > now:
+            self._last = replace(self._last, at=now, measure_at=now + self.effect_delay)
+
+    def _write(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except NotFound as error:
+            # someone has put another journal in place of the one that holds the intent
+            log.warning("%s: its outcome and effect are not recorded", error)
+            self._last = None

@@ -1,0 +1,322 @@
+"""The closed loop: one cycle on one screen (`Loop._steps`), and the ports where it meets the world."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import ApplicationWindow
+from penstock.decide.outcome import Outcome, Status
+from penstock.decide.policy import Policy, Proposal, Scale
+from penstock.decide.verdict import Accepted, Verdict, Waiting
+from penstock.errors import ActionFailed, PenstockError
+from penstock.follow_up import Endings, FollowUp
+from penstock.journal.records import ActionRecord
+from penstock.timeline import Timeline
+
+log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Where windows come from; raises PenstockError and nothing else on purpose."""
+
+    def observe(self, now: float) -> ApplicationWindow | NotReady:
+        """What happened since the last call."""
+
+
+class Actuator(Protocol):
+    """What changes the application; one action at a time, a new one drops what is left of an older one."""
+
+    def begin(self, now: float, action: Scale) -> None:
+        """Start an action; returns at once."""
+
+    def poll(self, now: float) -> Outcome | None:
+        """Advance the action under way; None while it has not ended."""
+
+    def held(self) -> Mapping[str, int]:
+        """What Spark reports to be there now."""
+
+
+class Clock(Protocol):
+    """The time, for those who call the loop."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+
+
+class Manager(Protocol):
+    """What judges the policy's answers."""
+
+    def judge(self, now: float, window: ApplicationWindow, answer: Proposal | NotReady) -> Verdict:
+        """Say what becomes of an answer."""
+
+    def action_started(self, now: float, action: Scale) -> None:
+        """An action is under way."""
+
+    def action_ended(self, now: float, action: Scale, outcome: Outcome) -> None:
+        """It is no more."""
+
+    def restore(self, last_action_at: float | None) -> None:
+        """Take up after a restart."""
+
+
+class Record(Endings, Protocol):
+    """The journal, as far as the loop writes and reads it; raises JournalUnavailable."""
+
+    def observed(self, now: float, window: ApplicationWindow) -> None:
+        """Keep a window's figures."""
+
+    def decided(
+        self, now: float, application: str, answer: Proposal | NotReady, verdict: Verdict, policy: str = ""
+    ) -> int:
+        """Keep an answer and its verdict."""
+
+    def intend(
+        self, now: float, application: str, decision_id: int, action: Scale, before: Mapping[str, int]
+    ) -> int:
+        """Write down what is about to be done, durably."""
+
+    def unfinished(self, application: str) -> Sequence[ActionRecord]:
+        """Actions without an outcome."""
+
+    def actions(self, application: str | None = None, limit: int | None = None) -> Sequence[ActionRecord]:
+        """The latest actions, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """How often the loop decides, when it measures an effect, and when it gives up."""
+
+    policy_interval: float = 10.0
+    effect_after_intervals: int = 3
+    failures_before_pause: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """What one tick saw, decided and did; between policy intervals it only looks after an action."""
+
+    at: float
+    window: ApplicationWindow | None = None
+    answer: Proposal | NotReady | None = None
+    verdict: Verdict | None = None
+    action: Scale | None = None
+    outcome: Outcome | None = None
+    paused: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    action_id: int
+    action: Scale
+    begun_at: float
+
+
+class Loop:
+    """Observe, decide, act and record for one application; without an actuator it only recommends."""
+
+    def __init__(
+        self,
+        application: str,
+        source: Source,
+        policy: Policy,
+        manager: Manager,
+        record: Record,
+        actuator: Actuator | None = None,
+        settings: LoopSettings | None = None,
+    ) -> None:
+        self.application = application
+        self.source, self.policy, self.manager = source, policy, manager
+        self.record, self.actuator = record, actuator
+        self.settings = settings or LoopSettings()
+        self.timeline = Timeline()
+        self.paused: str | None = None
+        effect_delay = self.settings.effect_after_intervals * self.settings.policy_interval
+        self._follow_up = FollowUp(record, effect_delay)
+        self._under_way: _UnderWay | None = None
+        self._reconciled = False
+        self._failures = 0
+        self._last_error: str | None = None
+        self._next_at = self._last_now = float("-inf")
+        self._fresh_from, self._stale_because = float("-inf"), ""
+
+    def tick(self, now: float) -> Cycle:
+        """One cycle; whatever goes wrong in it is said in the cycle and never reaches the application."""
+        cycle, error = Cycle(now), None
+        try:
+            for so_far in self._steps(now):
+                cycle = so_far
+        except PenstockError as problem:
+            error = str(problem)
+        except Exception as problem:
+            log.exception("%s: the autopilot failed in a cycle", self.application)
+            error = self._count_failure(problem)
+        cycle = replace(cycle, action=self.action_under_way, paused=self.paused, error=error)
+        self._tell(cycle)
+        return cycle
+
+    def _steps(self, now: float) -> Iterator[Cycle]:
+        """The cycle, step by step; what was yielded survives what fails after it."""
+        self._mind_the_clock(now)
+        yield (cycle := Cycle(now, outcome=self._poll(now)))
+        seen = self.source.observe(now) if self._is_due(now) else None
+        window = seen if isinstance(seen, ApplicationWindow) else None
+        yield (cycle := replace(cycle, window=window))
+        self.reconcile(now)
+        self._follow_up.settle()
+        if window is not None:
+            self.record.observed(now, window)
+            self._follow_up.measure(now, window)
+        if seen is None or self.paused or self._under_way:
+            return
+        answer = self._answer(seen)
+        verdict = self._verdict(now, window, answer)
+        yield (cycle := replace(cycle, answer=answer, verdict=verdict))
+        decision_id = self.record.decided(now, self.application, answer, verdict, self.policy.name)
+        if isinstance(verdict, Accepted) and window is not None and self.actuator is not None:
+            yield replace(cycle, outcome=self._begin(now, self.actuator, decision_id, verdict.action, window))
+        self._failures = 0
+
+    @property
+    def action_under_way(self) -> Scale | None:
+        """The action that was begun and has not ended."""
+        return self._under_way.action if self._under_way else None
+
+    def pause(self, reason: str = "paused by hand") -> None:
+        """Go on observing and recording, propose nothing; an action under way is seen to its end."""
+        self.paused = reason
+
+    def resume(self) -> None:
+        """Propose again."""
+        self._failures = 0
+        self.paused = None
+
+    def reconcile(self, now: float) -> None:
+        """Once, after a restart: close what was left open with what Spark reports; nothing is done twice."""
+        if self._reconciled:
+            return
+        unfinished = self.record.unfinished(self.application)
+        if unfinished and self.actuator is not None:
+            held = dict(self.actuator.held())
+            for action in unfinished:
+                self.record.ended(now, action.action_id, _left_open(now, action, held))
+        latest = self.record.actions(self.application, limit=1)
+        if latest:
+            self._distrust_before(min(now, latest[-1].ended_at or latest[-1].intended_at), "the last change")
+        self.manager.restore(self._fresh_from if latest else None)
+        self._reconciled = True
+
+    def _mind_the_clock(self, now: float) -> None:
+        if now < self._last_now:
+            self._distrust_before(now, "the clock went back")
+            self._follow_up.clock_went_back(now)
+            self._next_at = now
+        self._last_now = now
+
+    def _distrust_before(self, moment: float, event: str) -> None:
+        self._fresh_from, self._stale_because = moment, event
+
+    def _is_due(self, now: float) -> bool:
+        interval, late = self.settings.policy_interval, now - self._next_at
+        if late < 0:
+            return False
+        self._next_at = self._next_at + interval if late < interval else now + interval
+        return True
+
+    def _poll(self, now: float) -> Outcome | None:
+        if self._under_way is None or self.actuator is None:
+            return None
+        try:
+            outcome = self.actuator.poll(now)
+        except Exception as problem:
+            outcome = self._broken_off(now, self._under_way, problem)
+        return self._end(now, self._under_way, outcome) if outcome else None
+
+    def _answer(self, seen: ApplicationWindow | NotReady) -> Proposal | NotReady:
+        if isinstance(seen, NotReady):
+            return seen
+        if seen.start < self._fresh_from:
+            until = self._fresh_from + (seen.end - seen.start)
+            return NotReady(f"the window began before {self._stale_because}", "a window after it", until)
+        return self.policy.propose(seen)
+
+    def _verdict(self, now: float, window: ApplicationWindow | None, answer: Proposal | NotReady) -> Verdict:
+        if window is not None:
+            return self.manager.judge(now, window, answer)
+        assert isinstance(answer, NotReady)
+        return Waiting(str(answer), answer.until)
+
+    def _begin(
+        self, now: float, actuator: Actuator, decision_id: int, action: Scale, window: ApplicationWindow
+    ) -> Outcome | None:
+        """Write the intent, then cause the effect; an outcome only if it failed at once."""
+        self._follow_up.measure(now, window, last_chance=True)
+        action_id = self.record.intend(now, self.application, decision_id, action, window.parallelism)
+        self._under_way = under_way = _UnderWay(action_id, action, now)
+        try:
+            self.manager.action_started(now, action)
+            actuator.begin(now, action)
+        except Exception as problem:
+            return self._end(now, under_way, self._broken_off(now, under_way, problem))
+        return None
+
+    def _end(self, now: float, under_way: _UnderWay, outcome: Outcome) -> Outcome:
+        self._under_way = None
+        self._distrust_before(now, "the last change")
+        self._follow_up.follow(now, under_way.action_id, outcome)
+        self.manager.action_ended(now, under_way.action, outcome)
+        return outcome
+
+    def _broken_off(self, now: float, under_way: _UnderWay, problem: Exception) -> Outcome:
+        """An actuator that raised: the action is over, and what Spark reports is what it brought."""
+        if not isinstance(problem, PenstockError):
+            log.error("%s: the actuator failed", self.application, exc_info=problem)
+        status = Status.FAILED if isinstance(problem, ActionFailed) else Status.UNKNOWN
+        planned = dict(under_way.action.parallelism)
+        seconds = max(0.0, now - under_way.begun_at)
+        return Outcome(status, planned, planned, self._held_if_known(), seconds, _described(problem))
+
+    def _held_if_known(self) -> Mapping[str, int]:
+        try:
+            return dict(self.actuator.held()) if self.actuator else {}
+        except Exception as problem:
+            log.warning("%s: Spark does not say what it holds: %s", self.application, _described(problem))
+            return {}
+
+    def _count_failure(self, problem: Exception) -> str:
+        self._failures += 1
+        error = f"the autopilot failed: {_described(problem)}"
+        if self._failures < self.settings.failures_before_pause or self.paused:
+            return error
+        self.pause(f"paused itself after {self._failures} failures in a row, the last: {_described(problem)}")
+        return f"{error}; it {self.paused}"
+
+    def _tell(self, cycle: Cycle) -> None:
+        if cycle.error and cycle.error != self._last_error:
+            log.warning("%s: stepping aside: %s", self.application, cycle.error)
+        self._last_error = cycle.error
+        if cycle.window:
+            self.timeline.saw(cycle.at, cycle.window, cycle.answer)
+        if cycle.verdict:
+            self.timeline.decided(cycle.at, cycle.verdict)
+        if cycle.outcome:
+            self.timeline.ended(cycle.at, cycle.outcome)
+
+
+def _described(problem: Exception) -> str:
+    text = str(problem)
+    return text if isinstance(problem, PenstockError) else f"{type(problem).__name__}: {text}"
+
+
+def _left_open(now: float, action: ActionRecord, held: Mapping[str, int]) -> Outcome:
+    report = ", ".join(f"{count} {unit}" for unit, count in held.items()) or "nothing"
+    detail = f"the controller stopped before the outcome was written; Spark reports {report}"
+    seconds = max(0.0, now - action.intended_at)
+    return Outcome(Status.UNKNOWN, action.planned, action.planned, held, seconds, detail)
