@@ -48,7 +48,9 @@ def summary(status: Status) -> list[tuple[str, str, str]]:
     recent = status.get("recent", ())
     changes = [one for one in status.get("decisions", ()) if one.get("kind") in ("scale-out", "scale-in")]
     held = [point["slots_held"] for point in recent if point.get("slots_held") is not None]
-    peak = max(recent, key=lambda point: point.get("backlog_records") or 0, default={})
+    peak: Mapping[str, Any] = max(
+        recent, key=lambda point: float(point.get("backlog_records") or 0), default={}
+    )
     return [
         ("offered now", figures.rate(_last(recent, "offered_per_second")), "records"),
         ("observed now", figures.rate(_last(recent, "observed_per_second")), "records"),
@@ -61,7 +63,7 @@ def summary(status: Status) -> list[tuple[str, str, str]]:
 
 def slot_seconds(recent: Sequence[Mapping[str, Any]]) -> float:
     """Slots held, summed over time; each count lasts until the next point."""
-    return sum((b["at"] - a["at"]) * (a.get("slots_held") or 0) for a, b in pairwise(recent))
+    return float(sum((b["at"] - a["at"]) * (a.get("slots_held") or 0) for a, b in pairwise(recent)))
 
 
 def decision_table(decisions: Sequence[Mapping[str, Any]]) -> str:

@@ -58,3 +58,27 @@ def in_flight(status: Mapping[str, Any]) -> str:
         return ""
     since = figures.seconds(max(0.0, status.get("now", action["since"]) - action["since"]))
     return f"changing {change(action)} executors, for {since}"
+
+
+def brief(status: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The few lines that a notebook shows: label and text."""
+    latest = status.get("last_decision")
+    lines = [
+        ("application", f"{status.get('name') or ''} {status['application']}".strip()),
+        ("policy", f"{status['policy']}, {mode(status)}"),
+        ("executors", figures.count(status.get("executors"))),
+        (
+            "slots",
+            f"{figures.count(status.get('slots'))} held, {figures.count(status.get('slots_needed'))} needed",
+        ),
+    ]
+    for query in status.get("queries", ()):
+        offered, observed = query.get("offered_per_second"), query.get("observed_per_second")
+        lines.append(
+            (str(query["name"]), f"{figures.rate(offered)} offered, {figures.rate(observed)} observed")
+        )
+    if latest:
+        lines.append(("last decision", f"{decision_word(latest)}: {latest['reason']}"))
+    if status.get("error"):
+        lines.append(("stepping aside", str(status["error"])))
+    return lines

@@ -1,0 +1,306 @@
+"""Attaches the autopilot to a running Spark application: a daemon thread, and the handle that steers it.
+
+This module is loaded by `import penstock`, so it imports at the top only what costs nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import BadInput, PenstockError
+
+if TYPE_CHECKING:
+    from penstock.control import ControlServer
+    from penstock.journal.store import Journal
+    from penstock.loop import Actuator, Cycle, Loop
+    from penstock.settings import Settings
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 1.0
+DETACH_SECONDS = 2.0
+
+_attached: dict[str, Autopilot] = {}
+_attaching = threading.Lock()
+
+
+def attach(
+    spark: Any,
+    *,
+    policy: str | None = None,
+    config: str | Path | None = None,
+    settings: Mapping[str, object] | Settings | None = None,
+) -> Autopilot:
+    """Attach the autopilot to this session's application; attaching again returns the same handle.
+
+    `config` names a settings file; `settings` given here outrank it, the environment and Spark's own.
+    """
+    from penstock.observe.spark_session import application_id, check_supported
+
+    check_supported(spark)
+    effective = _settings(spark, policy, config, settings)
+    with _attaching:
+        known = _attached.get(application_id(spark))
+        if known is not None and known.running:
+            log.info("%s: the autopilot is attached already", known.application)
+            return known
+        handle = _assemble(spark, effective)
+        _attached[handle.application] = handle
+    handle.start()
+    return handle
+
+
+class Autopilot:
+    """The handle of an attached autopilot; its thread ends with `detach`, with Spark or with the process."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        settings: Settings,
+        name: str = "",
+        alive: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.time,
+        notes: tuple[str, ...] = (),
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.application, self.name, self.settings = loop.application, name, settings
+        self._loop, self._alive, self._clock, self._notes, self._close = loop, alive, clock, notes, close
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-autopilot", daemon=True)
+        self._control: ControlServer | None = None
+        self._error: str | None = None
+        self._warnings: tuple[str, ...] = ()
+        self._action_since: float | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread is at work."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin to watch, and listen for commands."""
+        self._control = self._listen()
+        self._thread.start()
+        for note in self._notes:
+            log.warning("%s: %s", self.application, note)
+        log.info("%s: attached, policy %s, %s", self.application, self._loop.policy.name, self._mode)
+
+    def status(self) -> dict[str, Any]:
+        """How the application stands, as plain data."""
+        from penstock.view.status import history
+
+        return {
+            "application": self.application,
+            "name": self.name,
+            "policy": self._loop.policy.name,
+            "mode": self._mode,
+            "paused": self._loop.paused is not None,
+            "pause_reason": self._loop.paused,
+            "attached": self.running,
+            "now": self._clock(),
+            **history(self._loop.timeline),
+            "action_in_flight": self._in_flight(),
+            "warnings": [*self._notes, *self._warnings],
+            "error": self._error,
+        }
+
+    def pause(self) -> None:
+        """Keep watching, propose and change nothing."""
+        self._loop.pause()
+        log.info("%s: paused", self.application)
+
+    def resume(self) -> None:
+        """Propose and act again."""
+        self._loop.resume()
+        log.info("%s: resumed", self.application)
+
+    def detach(self) -> None:
+        """Stop watching; the application stays as it is. May be called twice, and from any thread."""
+        self._stopping.set()
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
+            self._thread.join(timeout=DETACH_SECONDS)
+
+    def __repr__(self) -> str:
+        state = "detached" if not self.running else "paused" if self._loop.paused else self._mode
+        points = self._loop.timeline.points
+        size = f", {points[-1].slots} slots" if points else ""
+        return f"<Autopilot of {self.application}: {self._loop.policy.name}, {state}{size}>"
+
+    def _repr_html_(self) -> str:
+        from penstock.view.words import brief
+
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{escape(label)}</th><td>{escape(text)}</td></tr>"
+            for label, text in brief(self.status())
+        )
+        return f"<table><caption>Penstock</caption>{cells}</table>"
+
+    @property
+    def _mode(self) -> str:
+        return "observe" if self._loop.actuator is None else "act"
+
+    def _run(self) -> None:
+        try:
+            while self._alive() and not self._stopping.is_set():
+                self._notice(self._loop.tick(self._clock()))
+                self._stopping.wait(min(TICK_SECONDS, self.settings.policy_interval / 2))
+            log.info("%s: detached", self.application)
+        except Exception:
+            log.exception("%s: the autopilot has stopped; the application runs on", self.application)
+        finally:
+            self._end()
+
+    def _notice(self, cycle: Cycle) -> None:
+        """Keep for the status what the timeline does not hold; a tick between intervals says nothing new."""
+        if cycle.window is not None:
+            self._warnings = cycle.window.warnings
+        if cycle.error or cycle.verdict is not None or cycle.window is not None:
+            self._error = cycle.error
+        if cycle.action is None:
+            self._action_since = None
+        elif self._action_since is None:
+            self._action_since = cycle.at
+            log.info("%s: changing to %s: %s", self.application, _sizes(cycle), cycle.action.reason)
+        if cycle.outcome is not None:
+            log.info("%s: %s: %s", self.application, cycle.outcome.status.value, cycle.outcome.detail)
+
+    def _in_flight(self) -> dict[str, Any] | None:
+        from penstock.dataflow.window import EXECUTORS
+
+        action, since = self._loop.action_under_way, self._action_since
+        if action is None:
+            return None
+        points = self._loop.timeline.points
+        before = points[-1].parallelism.get(EXECUTORS) if points else None
+        return {
+            "since": since or self._clock(),
+            "from": before,
+            "to": action.parallelism.get(EXECUTORS),
+            "reason": action.reason,
+        }
+
+    def _listen(self) -> ControlServer | None:
+        if not self.settings.control_socket:
+            return None
+        from penstock.control import ControlServer
+
+        try:
+            return ControlServer(Path(self.settings.runtime_directory), self.application, self._answer)
+        except PenstockError as error:
+            log.warning("%s: %s", self.application, error)
+            return None
+
+    def _answer(self, command: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        match command:
+            case "hello":
+                return {"application": self.application, "name": self.name}
+            case "status":
+                return {"status": self.status()}
+            case "pause":
+                self.pause()
+                return {"paused": True}
+            case "resume":
+                self.resume()
+                return {"paused": False}
+        raise BadInput(f"unknown command {command!r}; known: hello, pause, resume, status")
+
+    def _end(self) -> None:
+        with _attaching:
+            if _attached.get(self.application) is self:
+                del _attached[self.application]
+        if self._control is not None:
+            self._control.close()
+        try:
+            self._close()
+        except Exception:
+            log.exception("%s: closing the journal failed", self.application)
+
+
+def _sizes(cycle: Cycle) -> str:
+    sizes = cycle.action.parallelism if cycle.action else {}
+    return ", ".join(f"{count} {unit}" for unit, count in sizes.items())
+
+
+@atexit.register
+def _detach_all() -> None:
+    for handle in list(_attached.values()):
+        handle.detach()
+
+
+def _settings(
+    spark: Any,
+    policy: str | None,
+    config: str | Path | None,
+    settings: Mapping[str, object] | Settings | None,
+) -> Settings:
+    from penstock.settings import Settings, load_settings
+
+    chosen: dict[str, object] = {} if policy is None else {"policy": policy}
+    if isinstance(settings, Settings):
+        return settings.model_copy(update=chosen)
+    spark_conf = dict(spark.sparkContext.getConf().getAll())
+    file = Path(config) if config is not None else None
+    return load_settings(file, spark_conf=spark_conf, arguments={**(settings or {}), **chosen})
+
+
+def _assemble(spark: Any, settings: Settings) -> Autopilot:
+    """Put the real parts together; observing only means that no actuator is built."""
+    from penstock.decide.manager import ScalingManager
+    from penstock.decide.registry import make_policy
+    from penstock.journal.store import journal_at
+    from penstock.loop import Loop, LoopSettings
+    from penstock.observe.spark_session import application_id, application_name
+    from penstock.observe.spark_source import SparkSource
+
+    policy = make_policy(settings)
+    source = SparkSource(spark, settings)
+    actuator, notes = _actuator(spark, settings, source.state_bins)
+    journal: Journal = journal_at(settings.journal, retained=settings.retained_observations)
+    loop = Loop(
+        application_id(spark),
+        source,
+        policy,
+        ScalingManager(settings.manager()),
+        journal,
+        actuator,
+        LoopSettings(policy_interval=settings.policy_interval),
+    )
+    return Autopilot(
+        loop, settings, application_name(spark), alive=_alive(spark), notes=notes, close=journal.close
+    )
+
+
+def _alive(spark: Any) -> Callable[[], bool]:
+    """Whether the application still runs; a JVM that is gone or going counts as ended, without an error."""
+    from penstock.observe.spark_status import SparkStatus
+
+    context, status = spark.sparkContext, SparkStatus(spark)
+
+    def alive() -> bool:
+        try:
+            return context._jsc is not None and not status.stopped()
+        except PenstockError:
+            return False
+
+    return alive
+
+
+def _actuator(
+    spark: Any, settings: Settings, state_bins: Callable[[], Mapping[str, int]]
+) -> tuple[Actuator | None, tuple[str, ...]]:
+    from penstock.act.spark_executors import SparkActuator
+    from penstock.observe.spark_session import can_change_executors
+
+    if settings.mode == "observe":
+        return None, ()
+    obstacle = can_change_executors(spark)
+    if obstacle is not None:
+        return None, (obstacle,)
+    return SparkActuator(spark, settings, state_bins), ()

@@ -1,0 +1,1 @@
+"""The commands, one file for each errand; `cli.py` puts them together."""

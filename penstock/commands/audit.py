@@ -1,0 +1,89 @@
+"""`penstock actions` and `penstock explain`: what was done, and why."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from penstock.commands.printing import Json, answer, reported, say
+from penstock.errors import BadInput, NotFound
+
+if TYPE_CHECKING:
+    from penstock.journal.records import ActionRecord
+    from penstock.journal.store import Journal
+
+JournalPath = Annotated[
+    str | None, typer.Option("--journal", help="The journal to read; default: the one in the settings.")
+]
+Config = Annotated[Path | None, typer.Option("--config", help="The settings file.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.command("actions")(actions)
+    app.command("explain")(explain)
+
+
+@reported
+def actions(
+    app: Annotated[str | None, typer.Option("--app", help="Only this application, by its id.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, the latest.")] = 100,
+    journal: JournalPath = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """List what was done to applications, oldest first."""
+    from penstock.view.listing import actions_table
+
+    records: tuple[ActionRecord, ...] = ()
+    opened = _open(journal, config)
+    if opened is not None:
+        with closing(opened):
+            records = opened.actions(app, limit)
+    answer({"actions": [plain(record) for record in records]}, as_json, actions_table(records))
+
+
+@reported
+def explain(
+    action: Annotated[int, typer.Argument(help="The number of the action, as `penstock actions` lists it.")],
+    journal: JournalPath = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Say why an action was taken, what it was expected to bring, and what it brought."""
+    from penstock.journal.explain import explain as in_words
+
+    opened = _open(journal, config)
+    if opened is None:
+        raise BadInput(f"there is no action {action}: the journal is empty")
+    with closing(opened):
+        try:
+            record = opened.action(action)
+        except NotFound as error:
+            raise BadInput(str(error)) from error
+    words = in_words(record)
+    answer({"action": plain(record), "explanation": words}, as_json, Text(words))
+
+
+def plain(record: ActionRecord) -> dict[str, Any]:
+    """A record as plain JSON values."""
+    return {**asdict(record), "status": record.status.value if record.status else None}
+
+
+def _open(journal: str | None, config: Path | None) -> Journal | None:
+    """Open for reading; a journal that nothing was ever written to is empty, not an error."""
+    from penstock.journal.store import open_journal
+    from penstock.settings import load_settings
+
+    place = journal or load_settings(config).journal
+    if "://" not in place and not Path(place).exists():
+        if journal:
+            raise BadInput(f"--journal: {place}: no such file")
+        say(f"nothing was recorded yet: there is no journal at {place}")
+        return None
+    return open_journal(place, create=False)

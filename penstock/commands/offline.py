@@ -1,0 +1,97 @@
+"""`penstock decide` and `penstock policies`: decisions without an application."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from penstock.commands.printing import Json, answer, reported, say
+from penstock.errors import BadInput, BadRecording
+
+if TYPE_CHECKING:
+    from penstock.decide.offline import OfflineDecisions
+
+OFFLINE_POLICY = "ds2"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.command("decide")(decide)
+    app.command("policies")(policies)
+
+
+@reported
+def decide(
+    topology: Annotated[Path, typer.Option(help="CSV file of edges, one a line.")],
+    rates: Annotated[Path, typer.Option(help="CSV file of rates, one instance and epoch a line.")],
+    policy: Annotated[str, typer.Option(help="The policy that decides.")] = OFFLINE_POLICY,
+    source_rates: Annotated[
+        Path | None, typer.Option(help="CSV file of source rates per instance; -1 means the observed one.")
+    ] = None,
+    scaling_factor: Annotated[
+        float, typer.Option(help="Headroom F: the answer is the exact need times 1+F, rounded up.")
+    ] = 0.0,
+    target_rate_ratio: Annotated[
+        float | None,
+        typer.Option(help="Multiply the answers where a source falls behind by more than this ratio."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Decide once for each epoch of recorded rates."""
+    from penstock.decide.offline import OfflineSettings, decide_offline
+    from penstock.decide.recording import parse_rates, parse_source_rates, parse_topology
+    from penstock.decide.registry import policy_entry
+
+    if policy_entry(policy).name != OFFLINE_POLICY:
+        raise BadInput(f"--policy: {policy!r} cannot decide from recorded rates; {OFFLINE_POLICY!r} can")
+    settings = OfflineSettings(scaling_factor, target_rate_ratio)
+    edges = parse_topology(_lines(topology), str(topology))
+    rows = parse_rates(_lines(rates), str(rates), edges)
+    given = parse_source_rates(_lines(source_rates), str(source_rates), edges) if source_rates else None
+    decisions = decide_offline(edges, rows, given, settings)
+    for warning in decisions.warnings:
+        say(f"warning: {rates}: {warning}")
+    answer(decisions.to_json(), as_json, _table(decisions))
+
+
+@reported
+def policies(as_json: Json = False) -> None:
+    """List the policies."""
+    from penstock.decide.registry import POLICIES
+
+    table = Table("policy", "what it does", box=None, header_style="dim")
+    for entry in POLICIES.values():
+        table.add_row(entry.name, Text(entry.summary))
+    listed = [{"name": entry.name, "summary": entry.summary} for entry in POLICIES.values()]
+    answer({"policies": listed}, as_json, table)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        # a byte order mark in front of the first column is the spreadsheet's, not the user's
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise BadRecording(f"{path}: not a text file in UTF-8") from None
+    except OSError as error:
+        raise BadRecording(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _table(decisions: OfflineDecisions) -> Table:
+    table = Table(box=None, header_style="dim")
+    for name, justify in (
+        ("epoch", "right"),
+        ("operator", "left"),
+        ("exact", "right"),
+        ("parallelism", "right"),
+    ):
+        table.add_column(name, justify="right" if justify == "right" else "left")
+    for number, epoch in enumerate(decisions.epochs, start=1):
+        if epoch.not_ready is not None:
+            table.add_row(str(number), Text(f"not ready: {epoch.not_ready}", style="yellow"))
+        for operator, wanted in epoch.parallelism.items():
+            table.add_row(str(number), Text(operator), f"{epoch.exact[operator]:.4f}", str(wanted))
+    return table

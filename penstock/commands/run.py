@@ -1,0 +1,112 @@
+"""`penstock run`: a user's unchanged script, with the autopilot attached to whatever Spark it starts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from penstock.commands.printing import Json, print_json, reported, say
+from penstock.commands.setup import Conf, parse_conf
+from penstock.errors import BadInput
+from penstock.launch import SessionWatcher, active_session, run_script, submit_arguments
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command; what follows the script belongs to the script, options too."""
+    app.command("run", context_settings={"allow_interspersed_args": False})(run)
+
+
+@reported
+def run(
+    script: Annotated[Path, typer.Argument(metavar="JOB.PY", help="The PySpark script.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="Its own arguments.")] = None,
+    policy: Annotated[str | None, typer.Option(help="The policy that proposes sizes.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="The settings file.")] = None,
+    conf: Conf = None,
+    observe: Annotated[bool, typer.Option("--observe", help="Watch and decide, change nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run an unchanged PySpark script with the autopilot attached; ends with the script's own exit code.
+
+    With --json the script's standard output goes to standard error.
+    """
+    spark_conf = parse_conf(conf or ())
+    chosen = _chosen(policy, observe)
+    _check(script, config, spark_conf, chosen)
+    if spark_conf:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments(spark_conf, os.environ)
+    _speak_up()
+    watcher = _watcher(config, chosen)
+    with _stdout_kept_clean(as_json):
+        code = _watched(watcher, script, arguments or [])
+    if as_json:
+        print_json({"script": str(script), "exit_code": code, "applications": watcher.statuses()})
+    raise typer.Exit(code)
+
+
+def _chosen(policy: str | None, observe: bool) -> dict[str, str]:
+    return {**({"policy": policy} if policy else {}), **({"mode": "observe"} if observe else {})}
+
+
+def _check(
+    script: Path, config: Path | None, spark_conf: Mapping[str, str], chosen: Mapping[str, str]
+) -> None:
+    """Complain before the script starts, not when Spark is already up."""
+    from penstock.decide.registry import policy_entry
+    from penstock.settings import load_settings
+
+    if not script.is_file():
+        raise BadInput(f"{script}: no such file")
+    policy_entry(load_settings(config, os.environ, spark_conf, chosen).policy)
+
+
+def _watcher(config: Path | None, chosen: Mapping[str, str]) -> SessionWatcher:
+    from penstock.attach import attach
+
+    return SessionWatcher(
+        find=active_session, attach=lambda spark: attach(spark, config=config, settings=chosen), say=say
+    )
+
+
+def _watched(watcher: SessionWatcher, script: Path, arguments: list[str]) -> int:
+    watcher.start()
+    try:
+        return run_script(script, arguments)
+    finally:
+        watcher.stop()
+        if not watcher.found_spark:
+            say(f"{script} never started Spark, so there was nothing to attach to")
+
+
+def _speak_up() -> None:
+    """Let people see what the autopilot does, without touching the script's own logging."""
+    logger = logging.getLogger("penstock")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("penstock: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+@contextmanager
+def _stdout_kept_clean(wanted: bool) -> Iterator[Any]:
+    """Send file descriptor 1 to standard error: the script's JVM writes there too, not only Python."""
+    if not wanted:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

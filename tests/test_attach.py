@@ -1,0 +1,214 @@
+"""The autopilot's handle and its thread, over fakes of the ports; Spark itself is in tests/spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import control
+from penstock.attach import Autopilot
+from penstock.decide.policy import Hold, Policy
+from penstock.errors import ActionFailed, SparkUnavailable
+from penstock.journal.store import journal_at
+from penstock.loop import Loop, LoopSettings
+from penstock.settings import Settings
+from tests.fakes import AgreeingManager, FakeActuator, FakeSource, FixedPolicy, a_scale
+
+
+def eventually(happened: Callable[[], Any], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.01)
+
+
+class Bench:
+    """Builds autopilots over fakes, and ends them with the test."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.actuator = FakeActuator()
+        self.source = FakeSource(executors=lambda: self.actuator.size)
+        self.made: list[Autopilot] = []
+
+    def autopilot(self, policy: Policy | None = None, observe: bool = False, **more: Any) -> Autopilot:
+        settings = Settings(
+            policy_interval=0.1,
+            journal=str(self.directory / more.pop("journal", "journal.db")),
+            runtime_directory=str(self.directory / "run"),
+            control_socket=more.pop("control_socket", True),
+        )
+        journal = journal_at(settings.journal)
+        loop = Loop(
+            "app-1",
+            self.source,
+            policy or FixedPolicy(Hold("right", {"slots_needed": 4.0})),
+            AgreeingManager(),
+            journal,
+            None if observe else self.actuator,
+            LoopSettings(policy_interval=0.1),
+        )
+        handle = Autopilot(loop, settings, "words <1>", close=journal.close, **more)
+        self.made.append(handle)
+        handle.start()
+        return handle
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    for handle in made.made:
+        handle.detach()
+
+
+def test_the_status_tells_size_rates_and_decisions(bench: Bench) -> None:
+    handle = bench.autopilot()
+    eventually(lambda: handle.status()["last_decision"])
+    status = handle.status()
+    assert status["application"] == "app-1"
+    assert (status["policy"], status["mode"], status["paused"]) == ("fixed", "act", False)
+    assert (status["executors"], status["slots"], status["slots_needed"]) == (2, 4, 4.0)
+    assert status["queries"][0]["offered_per_second"] == 100.0
+    assert status["last_decision"]["kind"] == "hold"
+    assert status["recent"][0]["slots_held"] == 4
+    assert status["error"] is None
+
+
+def test_a_change_is_performed_and_shown_with_its_outcome(bench: Bench) -> None:
+    handle = bench.autopilot(FixedPolicy(a_scale(5)))
+    eventually(lambda: any(one.get("outcome") for one in handle.status()["decisions"]))
+    change = next(one for one in handle.status()["decisions"] if one["kind"] == "scale-out")
+    assert (change["from"], change["to"]) == (2, 5)
+    assert change["expected"] == "batches fit their period"
+    assert change["outcome"]["status"] == "done"
+    assert bench.actuator.size == 5
+
+
+def test_an_action_under_way_is_shown(bench: Bench) -> None:
+    bench.actuator.takes = 10_000
+    handle = bench.autopilot(FixedPolicy(a_scale(5)))
+    eventually(lambda: handle.status()["action_in_flight"])
+    action = handle.status()["action_in_flight"]
+    assert (action["from"], action["to"]) == (2, 5)
+
+
+def test_observing_only_changes_nothing(bench: Bench) -> None:
+    handle = bench.autopilot(FixedPolicy(a_scale(5)), observe=True)
+    eventually(lambda: len(handle.status()["recent"]) >= 3)
+    assert handle.status()["mode"] == "observe"
+    assert bench.actuator.begun == []
+
+
+def test_pause_and_resume(bench: Bench) -> None:
+    handle = bench.autopilot()
+    handle.pause()
+    assert handle.status()["paused"]
+    assert "paused" in repr(handle)
+    handle.resume()
+    assert not handle.status()["paused"]
+
+
+def test_detach_ends_the_thread_and_may_be_repeated(bench: Bench) -> None:
+    handle = bench.autopilot()
+    eventually(lambda: handle.running)
+    handle.detach()
+    handle.detach()
+    assert not handle.running
+    assert handle.status()["attached"] is False
+    assert "detached" in repr(handle)
+
+
+def test_the_thread_ends_with_spark(bench: Bench) -> None:
+    alive = threading.Event()
+    alive.set()
+    handle = bench.autopilot(alive=alive.is_set)
+    eventually(lambda: handle.status()["recent"])
+    alive.clear()
+    eventually(lambda: not handle.running)
+
+
+@pytest.mark.parametrize("problem", [SparkUnavailable("gone for a moment"), RuntimeError("a fault of ours")])
+def test_errors_stay_in_the_status(bench: Bench, problem: Exception) -> None:
+    bench.source.answers = [problem] * 1000
+    handle = bench.autopilot()
+    eventually(lambda: handle.status()["error"])
+    assert str(problem) in handle.status()["error"]
+    assert handle.running
+    bench.source.answers.clear()
+    eventually(lambda: handle.status()["error"] is None)
+
+
+def test_a_journal_that_cannot_be_written_means_no_action_and_no_crash(bench: Bench) -> None:
+    (bench.directory / "file").write_text("")
+    handle = bench.autopilot(FixedPolicy(a_scale(5)), journal="file/journal.db")
+    eventually(lambda: handle.status()["error"])
+    assert handle.running
+    assert bench.actuator.begun == []
+
+
+def test_an_actuator_that_fails_is_said(bench: Bench) -> None:
+    bench.actuator.begin_error = ActionFailed("the cluster says no")
+    handle = bench.autopilot(FixedPolicy(a_scale(5)))
+    eventually(lambda: any(one.get("outcome") for one in handle.status()["decisions"]))
+    assert "the cluster says no" in str(handle.status()["decisions"])
+
+
+def test_a_control_directory_that_cannot_be_used_costs_only_the_socket(bench: Bench) -> None:
+    (bench.directory / "run").write_text("not a directory")
+    handle = bench.autopilot()
+    eventually(lambda: handle.status()["recent"])
+    assert handle.running
+
+
+def test_commands_arrive_over_the_control_socket(bench: Bench) -> None:
+    handle = bench.autopilot()
+    running = control.find(bench.directory / "run", "words <1>")
+    assert running.application == "app-1"
+    eventually(lambda: running.ask("status")["status"]["queries"])
+    assert running.ask("pause")["paused"] is True
+    assert handle.status()["paused"]
+    assert running.ask("resume")["paused"] is False
+    with pytest.raises(ActionFailed, match="unknown command 'dance'; known: hello"):
+        running.ask("dance")
+
+
+def test_the_socket_goes_with_the_autopilot(bench: Bench) -> None:
+    handle = bench.autopilot()
+    assert list((bench.directory / "run").glob("*.sock"))
+    handle.detach()
+    assert not list((bench.directory / "run").glob("*.sock"))
+
+
+def test_no_socket_unless_wanted(bench: Bench) -> None:
+    bench.autopilot(control_socket=False)
+    assert not (bench.directory / "run").exists()
+
+
+def test_notes_are_among_the_warnings(bench: Bench) -> None:
+    handle = bench.autopilot(notes=("only observing",))
+    assert handle.status()["warnings"] == ["only observing"]
+
+
+def test_the_representations_are_short_and_escaped(bench: Bench) -> None:
+    handle = bench.autopilot()
+    eventually(lambda: handle.status()["queries"])
+    assert "\n" not in repr(handle)
+    assert repr(handle) == "<Autopilot of app-1: fixed, act, 4 slots>"
+    shown = handle._repr_html_()
+    assert "words &lt;1&gt;" in shown
+    assert "100/s offered" in shown
+
+
+def test_importing_penstock_is_light() -> None:
+    heavy = ("pyspark", "numpy", "sqlalchemy", "pydantic", "plotly", "rich", "typer", "pandas")
+    check = f"import sys, penstock; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
