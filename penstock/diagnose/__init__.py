@@ -1,0 +1,1 @@
+"""Where the latency comes from: activity graph, critical participation, summaries and reports."""

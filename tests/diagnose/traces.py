@@ -1,0 +1,171 @@
+"""Small traces written by hand, and a plain reference of Algorithms 1 and 2 that lists every path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from penstock.diagnose.trace import Activity, Kind, Trace, Work
+
+START, END, SEND, RECEIVE = Kind.START, Kind.END, Kind.SEND, Kind.RECEIVE
+
+
+@dataclass(frozen=True)
+class Event:
+    time: int
+    worker: str
+    kind: Kind
+    activity: Activity = Activity.PROCESSING
+    remote: str | None = None
+    correlation: int = 0
+    operator: str = ""
+
+
+def activity(worker, start, end, kind=Activity.PROCESSING, operator=""):
+    return [
+        Event(start, worker, START, kind, operator=operator),
+        Event(end, worker, END, kind, operator=operator),
+    ]
+
+
+def message(sender, sent, receiver, received, correlation, kind=Activity.DATA_MESSAGE):
+    return [
+        Event(sent, sender, SEND, kind, receiver, correlation),
+        Event(received, receiver, RECEIVE, kind, sender, correlation),
+    ]
+
+
+def ordered(*groups: Iterable[Event]) -> list[Event]:
+    return sorted((event for group in groups for event in group), key=lambda event: event.time)
+
+
+def trace_of(events: Sequence[Event], scale: int = 1) -> Trace:
+    workers = list(dict.fromkeys([e.worker for e in events] + [e.remote for e in events if e.remote]))
+    works = list(dict.fromkeys(Work(e.operator) for e in events)) or [Work()]
+    return Trace(
+        time_us=np.array([e.time * scale for e in events], dtype=np.int64),
+        worker=np.array([workers.index(e.worker) for e in events], dtype=np.int32),
+        kind=np.array([e.kind for e in events], dtype=np.uint8),
+        activity=np.array([e.activity for e in events], dtype=np.uint8),
+        correlation=np.array([e.correlation for e in events], dtype=np.int64),
+        remote=np.array([workers.index(e.remote) if e.remote else -1 for e in events], dtype=np.int32),
+        work=np.array([works.index(Work(e.operator)) for e in events], dtype=np.int32),
+        workers=tuple(workers),
+        works=tuple(works),
+    )
+
+
+@dataclass(frozen=True)
+class Edge:
+    tail: object
+    head: object
+    begins: int
+    ends: int
+    activity: Activity
+    event: int  # the event whose arrival makes the edge
+    is_message: bool
+
+
+def plain_edges(events: Sequence[Event], threshold: int) -> list[Edge]:
+    """Algorithm 1 and Table 3.2, said slowly."""
+    edges = []
+    for worker in dict.fromkeys(event.worker for event in events):
+        places = [i for i, event in enumerate(events) if event.worker == worker]
+        doing = None
+        last_type = None
+        for before, after in zip([None, *places], places, strict=False):
+            event = events[after]
+            if before is not None:
+                kind = _edge_type(events[before], event, doing, last_type, threshold)
+                same = events[before].time == event.time
+                kind = Activity.UNKNOWN if same and kind == Activity.WAITING else kind
+                edges.append(Edge(before, after, events[before].time, event.time, kind, after, False))
+            if event.kind == START:
+                doing = last_type = event.activity
+            elif event.kind == END:
+                doing, last_type = None, event.activity
+    return edges + _plain_messages(events)
+
+
+def _edge_type(before, after, doing, last_type, threshold):
+    if doing is not None:
+        return doing
+    if after.kind == END:
+        return after.activity
+    short = after.time - before.time < threshold
+    if short and before.kind == END:
+        return last_type
+    if short and after.kind == START:
+        return after.activity
+    if after.kind == RECEIVE and before.kind != RECEIVE:
+        return Activity.WAITING
+    return Activity.UNKNOWN
+
+
+def _plain_messages(events):
+    edges, sent = [], {}
+    for place, event in enumerate(events):
+        if event.kind == SEND:
+            sent[event.worker, event.remote, event.correlation] = place
+        elif event.kind == RECEIVE:
+            source = sent.pop((event.remote, event.worker, event.correlation), None)
+            if source is not None:
+                edges.append(
+                    Edge(source, place, events[source].time, event.time, event.activity, place, True)
+                )
+    return edges
+
+
+def project(edges, events, start, end, low, high):
+    """Definition 10 on every edge; a vertex outside becomes its worker's vertex on the boundary."""
+    kept = []
+    for edge in edges:
+        if edge.head < low or edge.tail >= high:
+            continue
+        if edge.is_message and edge.tail < low and edge.ends == start:
+            continue
+        tail = edge.tail if edge.tail >= low else ("start", events[edge.tail].worker)
+        head = edge.head if edge.head < high else ("end", events[edge.head].worker)
+        begins, ends = max(edge.begins, start), min(edge.ends, end)
+        kept.append(Edge(tail, head, begins, ends, edge.activity, edge.event, edge.is_message))
+    return kept
+
+
+def critical_paths(edges):
+    """Every path of greatest weight that waits nowhere (definition 12)."""
+    useful = [edge for edge in edges if edge.activity != Activity.WAITING]
+    leaving: dict[object, list[Edge]] = {}
+    for edge in useful:
+        leaving.setdefault(edge.tail, []).append(edge)
+    entered = {edge.head for edge in useful}
+    paths = []
+
+    def walk(vertex, path):
+        if vertex not in leaving:
+            paths.append(path)
+            return
+        for edge in leaving[vertex]:
+            walk(edge.head, [*path, edge])
+
+    for vertex in dict.fromkeys(edge.tail for edge in useful):
+        if vertex not in entered:
+            walk(vertex, [])
+    weights = [sum(edge.ends - edge.begins for edge in path) for path in paths]
+    longest = max(weights, default=0)
+    return [path for path, weight in zip(paths, weights, strict=True) if weight == longest], longest
+
+
+def plain_participation(edges):
+    """Equation 3.2: the mean over all critical paths, as exact fractions."""
+    paths, longest = critical_paths(edges)
+    shares: dict[Edge, Fraction] = {}
+    if longest == 0:
+        return shares, len(paths), longest
+    for path in paths:
+        for edge in path:
+            share = Fraction(edge.ends - edge.begins, longest * len(paths))
+            shares[edge] = shares.get(edge, Fraction(0)) + share
+    return shares, len(paths), longest
