@@ -27,17 +27,17 @@ def as_scale(decisions: Sequence[Decision], sizes: Mapping[str, int], held: Mapp
     """The combined size as one change, in the words of the last decision that asked for just that."""
     exactly = [decision.proposal for decision in decisions if dict(decision.need) == dict(sizes)]
     if exactly:
-        return _change(exactly[-1], sizes)
+        return as_change(exactly[-1], sizes)
     if dict(sizes) == dict(held):
-        return _change(
+        return as_change(
             Hold(f"the last {len(decisions)} decisions, taken together, ask for what is held"), sizes
         )
     scales = [decision for decision in decisions if isinstance(decision.proposal, Scale)]
     last = scales[-1]
-    return resized(_change(last.proposal, last.need), sizes)
+    return resized(as_change(last.proposal, last.need), sizes)
 
 
-def _change(proposal: Hold | Scale, sizes: Mapping[str, int]) -> Scale:
+def as_change(proposal: Hold | Scale, sizes: Mapping[str, int]) -> Scale:
     """A proposal that names every unit."""
     if isinstance(proposal, Hold):
         return Scale(dict(sizes), proposal.reason, ExpectedEffect("no change", proposal.figures))

@@ -27,16 +27,17 @@ def corrected_for_missed_costs(
 ) -> Scale | None:
     """Multiply the need by offered over observed rate (target rate ratio, DS2 section 4.2.1), if it applies.
 
-    It applies when the policy asks for no growth and yet the application falls behind by more than the ratio.
+    It applies when no considered decision asks for growth and yet the application falls behind by more than
+    the ratio in every considered window.
     Batches that leave most of their period idle while a backlog grows are short because the source is read
     with a limit for each batch; no executor would change that.
     """
     considered, held = situation.history.measured, situation.held
-    ratio = rate_ratio(considered)
-    if grows(scale, held) or ratio <= most_ratio or not situation.behind:
+    if not situation.behind or any(rate_ratio([one]) <= most_ratio for one in considered):
         return None
     if any(one.busy is not None and one.busy < idle_below for one in considered):
         return None
+    ratio = rate_ratio(considered)
     fixed = _fixed_units(situation.window)
     sizes = {
         unit: held[unit] if unit in fixed else max(held[unit], math.ceil(size * ratio))

@@ -163,7 +163,7 @@ class ScaleDownDelay:
         since = situation.now - self.seconds
         largest = 0
         for decision in reversed(situation.history.decisions):
-            largest = max(largest, decision.need.get(unit, held))
+            largest = max(largest, decision.floor.get(unit, held))
             if largest >= held:
                 return held
             if decision.at <= since:
@@ -254,7 +254,12 @@ def resized(scale: Scale, sizes: Mapping[str, int]) -> Scale:
 
 def grows(scale: Scale, held: Mapping[str, int]) -> bool:
     """Whether any unit would get more than it holds."""
-    return any(size > held.get(unit, 0) for unit, size in scale.parallelism.items())
+    return grows_to(scale.parallelism, held)
+
+
+def grows_to(sizes: Mapping[str, int], held: Mapping[str, int]) -> bool:
+    """Whether any of these sizes is more than is held."""
+    return any(size > held.get(unit, 0) for unit, size in sizes.items())
 
 
 def written(sizes: Mapping[str, int]) -> str:

@@ -18,10 +18,14 @@ MATERIAL_CHANGE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The size that the policy asked for at one time, for every unit, and its own words for it."""
+    """The size that the policy asked for at one time, for every unit, and its own words for it.
+
+    `floor` is what was to be kept then: the need, or what was held where that was used well enough.
+    """
 
     at: float
     need: Mapping[str, int]
+    floor: Mapping[str, int]
     proposal: Hold | Scale
 
 
@@ -80,9 +84,9 @@ def remember(decisions: tuple[Decision, ...], decision: Decision, delay: float) 
 
 def _merged(older: Decision, newer: Decision) -> Decision:
     """Older time and larger need: merging can only make a scale-down later and smaller."""
-    units = older.need.keys() | newer.need.keys()
-    larger = {unit: max(older.need.get(unit, 0), newer.need.get(unit, 0)) for unit in units}
-    return Decision(older.at, larger, newer.proposal)
+    units = older.floor.keys() | newer.floor.keys()
+    larger = {unit: max(older.floor.get(unit, 0), newer.floor.get(unit, 0)) for unit in units}
+    return Decision(older.at, newer.need, larger, newer.proposal)
 
 
 def without_outdated(state: ManagerState) -> ManagerState:

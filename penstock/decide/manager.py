@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
-from penstock.decide.activation import as_scale, combined_need
+from penstock.decide.activation import as_change, as_scale, combined_need
 from penstock.decide.corrections import Judgement, back, corrected_for_missed_costs, judged
 from penstock.decide.guardrails import (
     Bounds,
@@ -22,6 +22,7 @@ from penstock.decide.guardrails import (
     Situation,
     SmallGains,
     UtilisationBand,
+    grows_to,
     resized,
     written,
 )
@@ -53,12 +54,13 @@ class ScalingManager:
     def __init__(self, settings: ManagerSettings) -> None:
         self.settings = settings
         self.state = ManagerState()
+        self.band = UtilisationBand(settings.utilisation_low, settings.utilisation)
         bounds = Bounds(settings.min_executors, settings.max_executors)
         # First the rules that ask whether there is reason to change at all, then those that bend how far:
         # the delay raises a reduction, so what is minor is asked after it; the step is cut from a change that
         # is real; the bounds are the user's hard limits and have the last word.
         self.guardrails: Sequence[Guardrail] = (
-            UtilisationBand(settings.utilisation_low, settings.utilisation),
+            self.band,
             KeepUpFirst(),
             NotAgain(),
             SmallGains(settings.small_gain_limit),
@@ -170,13 +172,19 @@ class ScalingManager:
         state = self.state
         if state.decisions and now - state.decisions[-1].at > self._longest_gap(window):
             state = replace(state, decisions=(), measured=())
-        decision = Decision(now, need(answer, window.parallelism), answer)
-        state = replace(
-            state,
-            measured=(*state.measured, measure(window))[-self.considered :],
-            decisions=remember(state.decisions, decision, self.settings.scale_down_delay),
-        )
-        self.state = without_outdated(state)
+        measured = (*state.measured, measure(window))[-self.considered :]
+        state = without_outdated(replace(state, measured=measured))
+        decision = self._decision(Situation(now, window, state, falling_behind(measured)), answer)
+        decisions = remember(state.decisions, decision, self.settings.scale_down_delay)
+        self.state = replace(state, decisions=decisions)
+
+    def _decision(self, situation: Situation, answer: Hold | Scale) -> Decision:
+        """A smaller size that the band would not hear of must not count towards the scale-down delay."""
+        sizes = need(answer, situation.held)
+        opinion = self.band.apply(as_change(answer, sizes), situation)
+        kept = opinion.scale.parallelism if isinstance(opinion, Limited) else sizes
+        floor = situation.held if isinstance(opinion, Rejected) else kept
+        return Decision(situation.now, sizes, dict(floor), answer)
 
     def _longest_gap(self, window: ApplicationWindow) -> float:
         """How far apart two decisions may be and still be consecutive: batches may outlast the interval."""
@@ -223,10 +231,11 @@ class ScalingManager:
         recent = decisions[-settings.activation_intervals :]
         sizes = combined_need(recent, situation.held, settings.activation_statistic)
         scale = as_scale(recent, sizes, situation.held)
-        corrected = corrected_for_missed_costs(
-            scale, situation, settings.target_rate_ratio, settings.utilisation_low
-        )
-        return self._guarded(situation, corrected or scale, self.guardrails)
+        # while one decision asks for growth, the next will show whether the policy sees the cost itself
+        if not any(grows_to(decision.need, situation.held) for decision in recent):
+            limits = settings.target_rate_ratio, settings.utilisation_low
+            scale = corrected_for_missed_costs(scale, situation, *limits) or scale
+        return self._guarded(situation, scale, self.guardrails)
 
     def _guarded(
         self, situation: Situation, scale: Scale, guardrails: Sequence[Guardrail], rollback: bool = False

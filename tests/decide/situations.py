@@ -63,7 +63,7 @@ def situation(
 
 
 def decisions(*needs: tuple[float, int]) -> tuple[Decision, ...]:
-    return tuple(Decision(at, {EXECUTORS: size}, hold()) for at, size in needs)
+    return tuple(Decision(at, {EXECUTORS: size}, {EXECUTORS: size}, hold()) for at, size in needs)
 
 
 def outcome(action: Scale, status: Status = Status.DONE, observed: int | None = None) -> Outcome:
