@@ -56,7 +56,7 @@ class FollowUp:
             self._last = replace(last, written=True) if followed else None
 
     def measure(self, now: float, window: ApplicationWindow, last_chance: bool = False) -> None:
-        """Write the effect, from a window after the end, when it is time or before another action blurs it."""
+        """Write the effect when it is time or before another action blurs it, from a window after the end."""
         last = self._last
         if last is None or window.start < last.at or not (last_chance or now >= last.measure_at):
             return

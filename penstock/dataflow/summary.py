@@ -39,22 +39,22 @@ def summarise(query: QueryWindow) -> QuerySummary:
 def measured_figures(window: ApplicationWindow) -> Mapping[str, float]:
     """The application's figures under the names in which policies state what they expect.
 
-    Queries share the slots, so the longest batch and the highest utilisation count; rates add up.
+    Rates add up; batch time and utilisation are those of the busiest query, as in the predictions.
     """
     queries = [summarise(query) for query in window.queries]
-    batches = [query.batch_seconds for query in queries if query.batch_seconds is not None]
-    utilisations = [
-        query.batch_seconds / query.period_seconds
-        for query in queries
-        if query.batch_seconds is not None and query.period_seconds
-    ]
     figures = {
         "observed_per_second": sum(query.observed_per_second for query in queries),
         "offered_per_second": sum(query.offered_per_second for query in queries),
         "backlog_records": sum(query.backlog_records for query in queries),
     }
-    if batches:
+    batches = [query.batch_seconds for query in queries if query.batch_seconds is not None]
+    busy = [
+        (query.batch_seconds / query.period_seconds, query.batch_seconds)
+        for query in queries
+        if query.batch_seconds is not None and query.period_seconds
+    ]
+    if busy:
+        figures["utilisation_ratio"], figures["batch_seconds"] = max(busy)
+    elif batches:
         figures["batch_seconds"] = max(batches)
-    if utilisations:
-        figures["utilisation_ratio"] = max(utilisations)
     return figures

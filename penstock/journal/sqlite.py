@@ -24,7 +24,7 @@ BUSY_SECONDS = 5.0
 _PLAIN_WORDS = {
     "full": "the disk is full",
     "readonly": "it is read-only",
-    "locked": f"another process has kept it locked for {BUSY_SECONDS:.0f} s",
+    "locked": "another process has kept it locked for too long",
     "not a database": "the file is not a SQLite database",
     "malformed": "the file is damaged",
     "disk i/o": "the disk does not take or give the data",
@@ -38,12 +38,13 @@ class SqliteFile:
     into a file that someone has deleted, and an intent written there would not survive a crash.
     """
 
-    def __init__(self, path: Path, create: bool = True) -> None:
+    def __init__(self, path: Path, create: bool = True, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = path.absolute()
         self.create = create
+        self.busy_seconds = busy_seconds
         self.engine = sa.create_engine(
             URL.create("sqlite+pysqlite", database=str(self.path)),
-            connect_args={"timeout": BUSY_SECONDS},
+            connect_args={"timeout": busy_seconds},
             json_serializer=lambda value: orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode(),
             json_deserializer=orjson.loads,
         )
@@ -115,7 +116,7 @@ class SqliteFile:
 
     def _use_write_ahead_log(self) -> None:
         """Readers and a writer side by side; SQLite does not wait for its lock here, so this does."""
-        give_up_at = time.monotonic() + BUSY_SECONDS
+        give_up_at = time.monotonic() + self.busy_seconds
         while True:
             try:
                 raw = self.engine.raw_connection()
@@ -162,6 +163,8 @@ def _begin(connection: Connection) -> None:
 
 
 def _in_plain_words(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
     cause = str(error.orig) if isinstance(error, DBAPIError) else str(error)
     for sign, words in _PLAIN_WORDS.items():
         if sign in cause.lower():
