@@ -1,0 +1,106 @@
+"""A streaming query's progress report becomes typed values (pure: JSON in, values out)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from penstock.errors import BadMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress:
+    """One source in one progress report; offsets are what the source itself wrote, decoded."""
+
+    description: str
+    start_offset: Any
+    end_offset: Any
+    latest_offset: Any
+    input_records: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTimeline:
+    """Where a batch spent its time, in seconds; what Spark left out is 0."""
+
+    offsets: float
+    planning: float
+    execution: float
+    commit: float
+    total: float
+
+    @property
+    def other(self) -> float:
+        """Time between the named phases."""
+        return max(0.0, self.total - self.offsets - self.planning - self.execution - self.commit)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """One progress report; `executed` is false for a trigger that found nothing to do."""
+
+    run_id: str
+    batch_id: int
+    start: float
+    timeline: BatchTimeline
+    input_records: float
+    sources: tuple[SourceProgress, ...]
+    executed: bool
+    state_rows: int
+
+    @property
+    def end(self) -> float:
+        """When the trigger was done."""
+        return self.start + self.timeline.total
+
+
+def parse_progress(report: Mapping[str, Any]) -> BatchProgress:
+    """Read one progress report; raise BadMetrics where Spark reports what cannot be."""
+    durations: Mapping[str, float] = report.get("durationMs") or {}
+    try:
+        return BatchProgress(
+            run_id=str(report["runId"]),
+            batch_id=int(report["batchId"]),
+            start=datetime.fromisoformat(str(report["timestamp"])).timestamp(),
+            timeline=_timeline(durations),
+            input_records=_count(report.get("numInputRows")),
+            sources=tuple(_source(source) for source in report.get("sources") or ()),
+            executed="addBatch" in durations,
+            state_rows=sum(int(op.get("numRowsTotal", 0)) for op in report.get("stateOperators") or ()),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadMetrics(f"a progress report cannot be read: {error!r}") from error
+
+
+def _timeline(milliseconds: Mapping[str, float]) -> BatchTimeline:
+    def seconds(*names: str) -> float:
+        return sum(_count(milliseconds.get(name)) for name in names) / 1000
+
+    return BatchTimeline(
+        offsets=seconds("latestOffset", "getBatch", "getOffset"),
+        planning=seconds("queryPlanning"),
+        execution=seconds("addBatch"),
+        commit=seconds("walCommit", "commitOffsets", "commitBatch"),
+        total=seconds("triggerExecution"),
+    )
+
+
+def _source(report: Mapping[str, Any]) -> SourceProgress:
+    return SourceProgress(
+        description=str(report.get("description", "")),
+        start_offset=report.get("startOffset"),
+        end_offset=report.get("endOffset"),
+        latest_offset=report.get("latestOffset"),
+        input_records=_count(report.get("numInputRows")),
+    )
+
+
+def _count(value: Any) -> float:
+    """A number that may be missing (0), and may not be NaN or negative."""
+    number = 0.0 if value is None else float(value)
+    if math.isnan(number) or number < 0:
+        raise ValueError(f"{value!r} is not a count")
+    return number

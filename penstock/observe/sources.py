@@ -1,0 +1,102 @@
+"""How much the outside world has offered to a source, read from the source's own offsets.
+
+The offered rate must not come from what the query managed to read. Every reader here turns an offset
+into a cumulative number of records, so that two samples give a rate. A source of your own takes part
+by registering an `OffsetReader` with `register_source`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+CumulativeRecords = Callable[[Any, str], float | None]
+"""A decoded offset and the source's description → records offered up to it, None if it does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReader:
+    """Reads the offsets of the sources whose description starts with `prefix`."""
+
+    prefix: str
+    cumulative: CumulativeRecords
+    listed: bool = False
+    """Offsets say nothing; what waits is found by listing the place that the source reads."""
+
+
+def _sum_of_partitions(offset: Any, _description: str) -> float | None:
+    """Kafka: {"topic": {"partition": offset}}."""
+    if not isinstance(offset, Mapping):
+        return None
+    return float(sum(sum(partitions.values()) for partitions in offset.values()))
+
+
+def _named(field: str) -> CumulativeRecords:
+    def read(offset: Any, _description: str) -> float | None:
+        value = offset.get(field) if isinstance(offset, Mapping) else None
+        return float(value) if isinstance(value, int | float) else None
+
+    return read
+
+
+_STATED_RATE = re.compile(r"\browsPerSecond=(\d+), rampUpTimeSeconds=0\b")
+
+
+def _seconds_times_rate(offset: Any, description: str) -> float | None:
+    """Spark's rate source counts seconds; its description states the records per second."""
+    stated = _STATED_RATE.search(description)
+    return float(stated.group(1)) * offset if stated and isinstance(offset, int | float) else None
+
+
+_READERS: list[OffsetReader] = [
+    OffsetReader("KafkaV2[", _sum_of_partitions),
+    OffsetReader("KafkaSource", _sum_of_partitions),
+    OffsetReader("RateStreamV2[", _seconds_times_rate),
+    OffsetReader("RatePerMicroBatchStream[", _named("offset")),
+    OffsetReader("FileStreamSource[", lambda _offset, _description: None, listed=True),
+]
+_OTHER = OffsetReader("", _named("records"))
+
+
+def register_source(reader: OffsetReader) -> None:
+    """Teach Penstock the offsets of one more kind of source; a later reader wins over an earlier one."""
+    _READERS.insert(0, reader)
+
+
+def reader_for(description: str) -> OffsetReader:
+    """The reader for a source; one that nothing knows may still count `records` in its offsets."""
+    return next((reader for reader in _READERS if description.startswith(reader.prefix)), _OTHER)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedSample:
+    """Records offered up to a moment, and records read up to the end of that moment's batch."""
+
+    at: float
+    offered: float
+    read: float
+
+
+def offered_rate(samples: list[OfferedSample], since: float) -> float:
+    """Records per second between the last sample before `since` and the newest one; NaN if unknown."""
+    if len(samples) < 2:
+        return math.nan
+    before = [sample for sample in samples[:-1] if sample.at <= since]
+    first, last = (before[-1] if before else samples[0]), samples[-1]
+    if last.at <= first.at or last.offered < first.offered:
+        return math.nan
+    return (last.offered - first.offered) / (last.at - first.at)
+
+
+def unread_records(offered_per_second: float, period: float, newest: OfferedSample, now: float) -> float:
+    """Records offered and not yet read, beyond what the trigger interval itself keeps waiting.
+
+    A query that keeps up has between one and two periods' worth not yet committed: one that waits for
+    the next trigger, one that is being worked on. Only what exceeds that is backlog.
+    """
+    arrived_since = offered_per_second * max(0.0, now - newest.at)
+    waiting = newest.offered - newest.read + arrived_since
+    return max(0.0, waiting - 2 * offered_per_second * period)

@@ -1,0 +1,231 @@
+"""A live Spark application as a Source: windows of metrics, with no change to the user's code."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import EXECUTORS, ApplicationWindow, Execution, ExecutorState
+from penstock.errors import BadMetrics, SparkUnavailable
+from penstock.observe.collector import ObservedBatch, QueryCollector, Waiting
+from penstock.observe.progress import BatchProgress, parse_progress
+from penstock.observe.sources import reader_for
+from penstock.observe.spark_session import application_id, check_supported
+from penstock.observe.spark_status import RunningQuery, SparkStatus, executor_state
+from penstock.observe.stages import OperatorOutline, TaskTable, layout, read_tasks
+from penstock.settings import Settings
+
+_BATCH_OF_JOB = re.compile(r"^batch = (\d+)$", re.MULTILINE)
+_JOBS_KEPT = 1000
+_REPORTS_PER_WINDOW = 100
+_DETAILED_BATCHES_PER_WINDOW = 2
+"""Tasks are fetched for this many batches a window: policies remember earlier ones, so this suffices."""
+
+_Shape = tuple[tuple[int, bool], ...]
+
+
+class SparkSource:
+    """Observes every active streaming query of the application."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        check_supported(spark)
+        self._application = application_id(spark)
+        self._settings = settings
+        self._status = SparkStatus(spark)
+        self._collectors: dict[str, QueryCollector] = {}
+        self._chains: dict[tuple[str, _Shape], tuple[OperatorOutline, ...]] = {}
+        self._jobs: deque[dict[str, Any]] = deque(maxlen=_JOBS_KEPT)
+        self._executor_history: dict[str, tuple[float, float, int]] = {}
+        self._window_start: float | None = None
+
+    def observe(self, now: float) -> ApplicationWindow | NotReady:
+        """The window since the last observation; NotReady until a query has finished a batch."""
+        if self._status.stopped():
+            raise SparkUnavailable("the Spark application has ended")
+        start, self._window_start = self._window_start, now
+        executors = self._observe_executors(now)
+        queries = self._status.queries()
+        warnings = self._forget_ended(queries)
+        if start is None or start >= now:
+            return NotReady("the first window has just begun", "one policy interval")
+        self._collect_jobs()
+        for query in queries:
+            warnings += self._collect(query, now)
+        return self._window(start, now, executors, warnings)
+
+    def _window(
+        self, start: float, now: float, executors: list[dict[str, Any]], warnings: list[str]
+    ) -> ApplicationWindow | NotReady:
+        if not self._collectors:
+            return NotReady("no streaming query is active", "a query to start")
+        if not executors:
+            return NotReady("no executor is registered", "an executor")
+        windows = [collector.window(start, now) for collector in self._collectors.values()]
+        ready = tuple(window for window in windows if window is not None)
+        if not ready:
+            return NotReady("no query has finished a batch with data yet", "the first batch")
+        states = self._executor_states(executors)
+        return ApplicationWindow(
+            application=self._application,
+            start=start,
+            end=now,
+            execution=Execution.SHARED_SLOTS,
+            parallelism={EXECUTORS: len(states)},
+            queries=ready,
+            executors=states,
+            slots_per_executor=max(1, round(sum(state.cores for state in states) / len(states))),
+            warnings=tuple(warnings),
+        )
+
+    def _observe_executors(self, now: float) -> list[dict[str, Any]]:
+        """List the executors and remember from when to when each was there, for the slots of a batch."""
+        executors = self._status.executors()
+        active = {str(executor["id"]) for executor in executors}
+        for name, (added, removed, slots) in list(self._executor_history.items()):
+            if name not in active and removed == float("inf"):
+                self._executor_history[name] = (added, now, slots)
+            elif removed < now - 3600:
+                del self._executor_history[name]
+        for executor in executors:
+            added = executor["addTime"] / 1000
+            self._executor_history.setdefault(
+                str(executor["id"]), (added, float("inf"), int(executor["maxTasks"]))
+            )
+        return executors
+
+    def _slots_at(self, moment: float) -> int:
+        return sum(
+            slots for added, removed, slots in self._executor_history.values() if added <= moment < removed
+        )
+
+    def _executor_states(self, executors: list[dict[str, Any]]) -> tuple[ExecutorState, ...]:
+        bins = self.state_bins()
+        return tuple(executor_state(executor, bins) for executor in executors)
+
+    def state_bins(self) -> dict[str, int]:
+        """Executor → state bins of all queries that it hosts, as last observed."""
+        bins: dict[str, int] = {}
+        for collector in list(self._collectors.values()):
+            for executor, count in collector.executors_of_state().items():
+                bins[executor] = bins.get(executor, 0) + count
+        return bins
+
+    def _forget_ended(self, queries: list[RunningQuery]) -> list[str]:
+        running = {query.query_id: query.run_id for query in queries}
+        ended = [c for c in self._collectors.values() if running.get(c.query_id) != c.run_id]
+        for collector in ended:
+            del self._collectors[collector.query_id]
+            self._chains = {key: value for key, value in self._chains.items() if key[0] != collector.run_id}
+        return [f"query {collector.name} ended or was restarted" for collector in ended]
+
+    def _collect_jobs(self) -> None:
+        newest = self._jobs[-1]["jobId"] if self._jobs else -1
+        self._jobs.extend(reversed(self._status.jobs_after(newest)))
+
+    def _collect(self, query: RunningQuery, now: float) -> list[str]:
+        if query.continuous:
+            return [f"query {query.name} runs without micro-batches, which cannot be observed"]
+        collector = self._collectors.setdefault(
+            query.query_id,
+            QueryCollector(
+                query.query_id,
+                query.name,
+                query.run_id,
+                query.period_seconds,
+                frozenset(self._settings.unscalable_operators),
+            ),
+        )
+        after = collector.newest.start if collector.newest else 0.0
+        reports = self._status.progress(query, after, _REPORTS_PER_WINDOW)
+        executed = [
+            number for number, report in enumerate(reports) if "addBatch" in (report.get("durationMs") or {})
+        ]
+        detailed = set(executed[-_DETAILED_BATCHES_PER_WINDOW:])
+        for number, report in enumerate(reports):
+            try:
+                progress = parse_progress(report)
+                newest = number == len(reports) - 1
+                waiting = self._waiting(query, progress, now) if newest else {}
+                self._add(query, collector, progress, number in detailed, waiting)
+            except BadMetrics as error:
+                collector.warnings.append(f"query {query.name}: {error}")
+        warnings, collector.warnings = collector.warnings, []
+        return warnings
+
+    def _add(
+        self,
+        query: RunningQuery,
+        collector: QueryCollector,
+        progress: BatchProgress,
+        detailed: bool,
+        waiting: dict[int, Waiting],
+    ) -> None:
+        operators: tuple[OperatorOutline, ...] = ()
+        tables: tuple[TaskTable, ...] = ()
+        if detailed:
+            operators, tables = self._stages(query, progress)
+        slots = self._slots_at(progress.start + progress.timeline.total / 2)
+        collector.add(ObservedBatch(progress, tables, slots), operators, waiting)
+
+    def _stages(
+        self, query: RunningQuery, progress: BatchProgress
+    ) -> tuple[tuple[OperatorOutline, ...], tuple[TaskTable, ...]]:
+        """The batch's stages as operators; empty where Spark no longer knows them or had to retry."""
+        jobs = [job for job in self._jobs if _belongs(job, progress)]
+        if not jobs or any(job["status"] != "SUCCEEDED" or job["numFailedStages"] for job in jobs):
+            return (), ()
+        ids = sorted({stage for job in jobs for stage in job["stageIds"]})
+        listed = {stage: self._status.tasks(stage, self._settings.max_tasks_per_stage) for stage in ids}
+        ran = {stage: tasks for stage, tasks in listed.items() if tasks}
+        if not ran:
+            return (), ()
+        operators = self._layout(query, ran)
+        tables = (
+            read_tasks(operator.name, tasks) for operator, tasks in zip(operators, ran.values(), strict=True)
+        )
+        return operators, tuple(tables)
+
+    def _layout(
+        self, query: RunningQuery, stages: dict[int, list[dict[str, Any]]]
+    ) -> tuple[OperatorOutline, ...]:
+        """Operators of the batch; a chain whose stages have the same shape as before has the same ones.
+
+        The stages of a join come in no fixed order, so they are looked at anew in every batch.
+        """
+        shape = tuple((len(tasks), _reads_shuffle(tasks)) for tasks in stages.values())
+        known = self._chains.get((query.run_id, shape))
+        if known is not None:
+            return known
+        operators = layout([self._status.outline(stage) for stage in stages], self._status.plan(query))
+        if sum(not operator.fed_by for operator in operators) == 1:
+            self._chains[query.run_id, shape] = operators
+        return operators
+
+    def _waiting(self, query: RunningQuery, progress: BatchProgress, now: float) -> dict[int, Waiting]:
+        """List the directories of file sources; once a window, since a listing may be long."""
+        found: dict[int, Waiting] = {}
+        for number, source in enumerate(progress.sources):
+            if reader_for(source.description).listed:
+                unread, read = self._status.unread_files(query, number)
+                found[number] = Waiting(now, unread, read)
+        return found
+
+
+def _belongs(job: dict[str, Any], progress: BatchProgress) -> bool:
+    """By Spark's own description; where user code set another one, by run and time."""
+    if job.get("jobGroup") != progress.run_id:
+        return False
+    named = _BATCH_OF_JOB.search(job.get("description") or "")
+    if named:
+        return int(named.group(1)) == progress.batch_id
+    return progress.start <= (job.get("submissionTime") or 0) / 1000 <= progress.end
+
+
+def _reads_shuffle(tasks: list[dict[str, Any]]) -> bool:
+    return any(
+        (task.get("taskMetrics") or {}).get("shuffleReadMetrics", {}).get("recordsRead") for task in tasks
+    )

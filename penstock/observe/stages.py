@@ -1,0 +1,205 @@
+"""Stages become operators that stay the same from batch to batch (pure: Spark's texts in, values out)."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.dataflow.batches import StageExecution
+from penstock.errors import BadMetrics
+
+_CLUSTER_LABEL = re.compile(r'^\s*label="(.*)";$', re.MULTILINE)
+_NODE = re.compile(r"^\s*(\d+) \[", re.MULTILINE)
+_PLAN_LINE = re.compile(r"^[\s:|+\-]*(?:\*\((\d+)\) )?(\w[\w ]*?\w)(?=[\s\[(]|$)(.*)$")
+_CODEGEN = re.compile(r"WholeStageCodegen \((\d+)\)")
+_FUNCTION = re.compile(r"^\s*([A-Za-z_]\w*)\(")
+_PLUMBING = {"Exchange", "Project", "InputAdapter", "ColumnarToRow", "WriteToDataSourceV2", "MicroBatchWrite"}
+_PYTHON_NODES = (
+    "MapInArrow",
+    "MapInPandas",
+    "FlatMapGroupsInPandas",
+    "FlatMapGroupsInArrow",
+    "PythonMapInArrow",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StageOutline:
+    """What a stage is made of: plan scopes, its RDDs, and the RDDs of other stages that feed it."""
+
+    scopes: tuple[str, ...]
+    rdds: frozenset[int]
+    fed_by_rdds: frozenset[int]
+
+    @property
+    def stateful(self) -> bool:
+        """Whether the stage reads or writes state stores."""
+        return any("State" in scope or "SymmetricHashJoin" in scope for scope in self.scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorOutline:
+    """One operator of a query: its readable name and the names of those that feed it."""
+
+    name: str
+    fed_by: tuple[str, ...]
+    stateful: bool
+
+
+def parse_outline(dot: str, incoming_edges: Iterable[Mapping[str, int]]) -> StageOutline:
+    """Read the DOT text that Spark draws of a stage, and the edges that come from other stages."""
+    edges = list(incoming_edges)
+    labels = [label.replace("\\n", " ").strip() for label in _CLUSTER_LABEL.findall(dot)]
+    return StageOutline(
+        scopes=tuple(label for label in labels if not label.startswith("Stage ")),
+        rdds=frozenset(int(number) for number in _NODE.findall(dot)) | {edge["toId"] for edge in edges},
+        fed_by_rdds=frozenset(edge["fromId"] for edge in edges),
+    )
+
+
+def codegen_members(plan: str) -> dict[str, list[str]]:
+    """Number of a whole-stage codegen → the plan nodes in it; "" → the nodes outside of any."""
+    members: dict[str, list[str]] = {}
+    for line in plan.splitlines():
+        found = _PLAN_LINE.match(line)
+        if found:
+            members.setdefault(found.group(1) or "", []).append(_node_name(found.group(2), found.group(3)))
+    return members
+
+
+def _node_name(name: str, rest: str) -> str:
+    head = name.split(" ", maxsplit=1)[0]
+    if head in _PYTHON_NODES:
+        function = _FUNCTION.match(name[len(head) :] + rest)
+        return f"{head} {function.group(1)}" if function else head
+    return f"{head} {name.split(' ')[1]}" if head == "FileScan" and " " in name else head
+
+
+def layout(outlines: Sequence[StageOutline], plan: str) -> tuple[OperatorOutline, ...]:
+    """Name the stages of one batch, in the order given, and connect them."""
+    members = codegen_members(plan)
+    names = _distinct([(_operator_name(outline.scopes, members), outline.scopes) for outline in outlines])
+    return tuple(
+        OperatorOutline(
+            name=name,
+            fed_by=tuple(
+                origin
+                for origin, other in zip(names, outlines, strict=True)
+                if other.rdds & outline.fed_by_rdds
+            ),
+            stateful=outline.stateful,
+        )
+        for name, outline in zip(names, outlines, strict=True)
+    )
+
+
+def _operator_name(scopes: Sequence[str], members: Mapping[str, list[str]]) -> str:
+    nodes: list[str] = []
+    functions = {name.split(" ")[0]: name for name in members.get("", []) if " " in name}
+    for scope in scopes:
+        codegen = _CODEGEN.match(scope)
+        if codegen:
+            # a plan is printed sink first; a stage is read source first
+            nodes.extend(reversed(members.get(codegen.group(1), [scope])))
+        else:
+            nodes.append(functions.get(scope, scope))
+    shown = list(dict.fromkeys(node for node in nodes if node not in _PLUMBING))
+    return " + ".join(shown or list(dict.fromkeys(nodes)) or ["stage"])
+
+
+def _distinct(stages: Sequence[tuple[str, tuple[str, ...]]]) -> list[str]:
+    """Two stages with the same nodes (a self-join) are told apart by a number.
+
+    Spark numbers the stages of a join in no fixed order, its plan scopes it does: so these count.
+    """
+    distinct = [name for name, _ in stages]
+    seen: dict[str, int] = {}
+    for number in sorted(range(len(stages)), key=lambda number: stages[number]):
+        name = stages[number][0]
+        seen[name] = seen.get(name, 0) + 1
+        if seen[name] > 1:
+            distinct[number] = f"{name} #{seen[name]}"
+    return distinct
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTable:
+    """The successful tasks of one stage in task order, with the executor and slot that each ran on."""
+
+    execution: StageExecution
+    executor: tuple[str, ...]
+    slot: tuple[int, ...]
+    start: float
+    end: float
+
+
+def read_tasks(operator: str, tasks: Iterable[Mapping[str, Any]]) -> TaskTable:
+    """Turn Spark's task list into columns; one successful attempt per task counts, the earliest."""
+    done: dict[int, Mapping[str, Any]] = {}
+    for task in sorted(tasks, key=lambda task: task["launchTime"]):
+        if task.get("status") == "SUCCESS" and task.get("taskMetrics"):
+            done.setdefault(int(task["index"]), task)
+    ordered = [done[index] for index in sorted(done)]
+    if not ordered:
+        raise BadMetrics(f"{operator}: no task has reported")
+    starts = [task["launchTime"] / 1000 for task in ordered]
+    ends = [start + (task.get("duration") or 0) / 1000 for start, task in zip(starts, ordered, strict=True)]
+    executors = [str(task["executorId"]) for task in ordered]
+    return TaskTable(
+        execution=_columns(operator, ordered, max(ends) - min(starts)),
+        executor=tuple(executors),
+        slot=_slots(executors, starts, ends),
+        start=min(starts),
+        end=max(ends),
+    )
+
+
+def _columns(operator: str, tasks: Sequence[Mapping[str, Any]], wall_seconds: float) -> StageExecution:
+    metrics = [task["taskMetrics"] for task in tasks]
+    waiting = [m["shuffleReadMetrics"]["fetchWaitTime"] / 1000 for m in metrics]
+    busy = [
+        (m["executorDeserializeTime"] + m["executorRunTime"] + m["resultSerializationTime"]) / 1000
+        for m in metrics
+    ]
+    return StageExecution(
+        operator=operator,
+        records_in=np.array(
+            [m["inputMetrics"]["recordsRead"] + m["shuffleReadMetrics"]["recordsRead"] for m in metrics],
+            dtype=np.float64,
+        ),
+        records_out=np.array(
+            [
+                m["shuffleWriteMetrics"]["recordsWritten"] + m["outputMetrics"]["recordsWritten"]
+                for m in metrics
+            ],
+            dtype=np.float64,
+        ),
+        # useful time = deserialise + run + serialise − fetch wait (DS2 section 3.2)
+        useful_seconds=np.maximum(np.array(busy) - np.array(waiting), 0.0),
+        waiting_seconds=np.array(waiting, dtype=np.float64),
+        wall_seconds=wall_seconds,
+    )
+
+
+def _slots(executors: Sequence[str], starts: Sequence[float], ends: Sequence[float]) -> tuple[int, ...]:
+    """Give each task the lowest slot of its executor that is free when it starts."""
+    free: dict[str, list[int]] = {}
+    busy: dict[str, list[tuple[float, int]]] = {}
+    opened: dict[str, int] = {}
+    slots = [0] * len(starts)
+    for number in sorted(range(len(starts)), key=lambda n: starts[n]):
+        executor = executors[number]
+        idle, running = free.setdefault(executor, []), busy.setdefault(executor, [])
+        while running and running[0][0] <= starts[number]:
+            heapq.heappush(idle, heapq.heappop(running)[1])
+        if not idle:
+            heapq.heappush(idle, opened.get(executor, 0))
+            opened[executor] = opened.get(executor, 0) + 1
+        slots[number] = heapq.heappop(idle)
+        heapq.heappush(running, (ends[number], slots[number]))
+    return tuple(slots)
