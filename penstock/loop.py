@@ -198,6 +198,16 @@ class Loop:
         self._failures = 0
         self.paused = None
 
+    def leave(self, now: float) -> None:
+        """Stop for good: an action under way is closed with what Spark reports; raises nothing."""
+        try:
+            if self._under_way is not None:
+                left = PenstockError("the autopilot was detached before the action had ended")
+                self._end(now, self._under_way, self._broken_off(now, self._under_way, left))
+            self._follow_up.settle()
+        except Exception as problem:
+            log.warning("%s: an outcome is left open: %s", self.application, _described(problem))
+
     def reconcile(self, now: float) -> None:
         """Once, after a restart: close what was left open with what Spark reports; nothing is done twice."""
         if self._reconciled:

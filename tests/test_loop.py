@@ -425,3 +425,20 @@ def test_rejections_and_trouble_are_logged(record: FlakyRecord, caplog: pytest.L
     setting.loop.tick(100.0)
     setting.loop.tick(110.0)
     assert "app-1: stepping aside: Spark does not answer" in caplog.text
+
+
+def test_leaving_closes_an_action_under_way(record: FlakyRecord, journal: Journal):
+    setting = Setting(record, GROW)
+    setting.loop.tick(100.0)
+    setting.loop.leave(104.0)
+    (action,) = journal.actions()
+    assert (action.status, action.observed, action.seconds) == (Status.UNKNOWN, {EXECUTORS: 2}, 4.0)
+    assert "detached before the action had ended" in action.detail
+
+
+def test_leaving_never_raises(record: FlakyRecord, caplog: pytest.LogCaptureFixture):
+    setting = Setting(record, GROW)
+    setting.loop.tick(100.0)
+    record.broken = None
+    setting.loop.leave(104.0)
+    assert "an outcome is left open: the journal cannot be written" in caplog.text
