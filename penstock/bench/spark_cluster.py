@@ -1,0 +1,185 @@
+"""A small real cluster in one machine: `local-cluster` with executor processes that start cheaply.
+
+Py4J calls seen to work on Spark 4.3: `requestTotalExecutors`, `killExecutors`, `getExecutorIds`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from penstock.errors import ActionFailed
+
+LIGHT_JVM = " ".join(
+    (
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-XX:-UsePerfData",
+        "-Xss512k",
+        "-Djdk.lang.Process.launchMechanism=VFORK",
+    )
+)
+"""Executors that live for minutes never earn back what the optimising compiler costs two cores.
+
+Without Hadoop's native library every checkpoint file forks a `chmod` or two: VFORK makes them cheap.
+"""
+
+HDFS_STATE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+ROCKSDB_STATE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterShape:
+    """How many executors the cluster can hold, and how big each is."""
+
+    executors: int = 5
+    cores: int = 3
+    executor_memory_mb: int = 512
+    name: str = "penstock"
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def master(self) -> str:
+        """Workers get room for one executor each, with what Spark reserves beside the heap."""
+        return f"local-cluster[{self.executors},{self.cores},{self.executor_memory_mb}]"
+
+
+def cluster_conf(shape: ClusterShape) -> dict[str, str]:
+    """Settings that keep fixed costs low; `shape.conf` has the last word."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.executor.memory": f"{shape.executor_memory_mb}m",
+        "spark.executor.cores": str(shape.cores),
+        "spark.driver.extraJavaOptions": LIGHT_JVM,
+        "spark.executor.extraJavaOptions": LIGHT_JVM,
+        "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "penstock.workloads.warm_daemon",
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+        "spark.sql.streaming.stateStore.providerClass": HDFS_STATE,
+        "spark.sql.streaming.stateStore.maintenanceInterval": "10min",
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.sql.streaming.numRecentProgressUpdates": "500",
+        "spark.scheduler.minRegisteredResourcesRatio": "0",
+        "spark.network.timeout": "60s",
+        "spark.executor.heartbeatInterval": "2s",
+        **shape.conf,
+    }
+
+
+def start_cluster(shape: ClusterShape) -> SparkSession:
+    """Start a session on a fresh cluster; a session that still runs is stopped first."""
+    stop_cluster()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(shape.master).appName(shape.name)
+    for key, value in cluster_conf(shape).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def stop_cluster() -> None:
+    """Stop the running session, if there is one, with its executors."""
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        return
+    for query in spark.streams.active:
+        query.stop()
+    home = Path(os.environ.get("SPARK_HOME", str(Path(pyspark.__file__).parent)))
+    logs = home / "work" / spark.sparkContext.applicationId
+    spark.stop()
+    # executors log into Spark's own directory, where nobody would look for them or remove them
+    shutil.rmtree(logs, ignore_errors=True)
+
+
+@contextmanager
+def cluster(shape: ClusterShape, executors: int | None = None) -> Iterator[SparkSession]:
+    """A cluster for the length of a `with`, started with so many executors (default: all)."""
+    spark = start_cluster(shape)
+    try:
+        hold_executors(spark, shape.executors if executors is None else executors)
+        yield spark
+    finally:
+        stop_cluster()
+
+
+def executor_ids(spark: SparkSession) -> list[str]:
+    """Executors that are registered now, oldest first."""
+    context: Any = spark.sparkContext._jsc
+    ids = context.sc().getExecutorIds()
+    return sorted((str(ids.apply(number)) for number in range(ids.size())), key=int)
+
+
+def hold_executors(spark: SparkSession, wanted: int, timeout_seconds: float = 90) -> None:
+    """Bring the cluster to exactly so many executors, and wait until it is seen to have them."""
+    context: Any = spark.sparkContext
+    jvm = context._jvm
+    scala_context = context._jsc.sc()
+    no_hints = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({})
+    scala_context.requestTotalExecutors(wanted, 0, no_hints)
+    deadline = time.monotonic() + timeout_seconds
+    while time.monotonic() < deadline:
+        held = executor_ids(spark)
+        if len(held) == wanted:
+            return
+        if len(held) > wanted:
+            scala_context.killExecutors(jvm.org.apache.spark.api.python.PythonUtils.toSeq(held[wanted:]))
+        time.sleep(0.2)
+    raise ActionFailed(f"the cluster has {len(executor_ids(spark))} executors, not {wanted}")
+
+
+@contextmanager
+def scratch_directory() -> Iterator[Path]:
+    """A directory for checkpoints, in memory where the system has such a place, removed afterwards."""
+    memory = Path("/dev/shm")
+    parent = str(memory) if memory.is_dir() and sys.platform == "linux" else None
+    directory = Path(tempfile.mkdtemp(prefix="penstock-", dir=parent))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class SlotRecorder:
+    """Samples the number of slots over time in a thread, for slot-seconds and timelines."""
+
+    def __init__(self, spark: SparkSession, cores: int, every_seconds: float = 0.5) -> None:
+        self.samples: list[tuple[float, int]] = []
+        self._spark = spark
+        self._cores = cores
+        self._every = every_seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="slot-recorder", daemon=True)
+
+    def __enter__(self) -> SlotRecorder:
+        self._sample()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=5)
+        self._sample()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every):
+            self._sample()
+
+    def _sample(self) -> None:
+        self.samples.append((time.time(), len(executor_ids(self._spark)) * self._cores))

@@ -1,0 +1,181 @@
+"""A Spark streaming source that offers records by a rate profile, whether or not they are read.
+
+    spark.dataSource.register(LoadSource)
+    spark.readStream.format("penstock-load").option("profile", "constant:100").load()
+
+Options: `profile` (text, see profiles.py), `partitions` (tasks a batch, default 4), `start` (seconds
+since the epoch at which the profile begins; default: when the query first starts), `maxRecords`
+(after so many in all the source stays silent), `maxRecordsPerBatch` (admission control), `seed`.
+
+Offsets. `{"records": n, "start_ms": t}`: records read in all, and the start of the profile. The
+start travels in the checkpoint, so a query restarted from it continues the same load and finds a
+backlog of what was offered meanwhile. Partitions are cut by record number, and a record's content
+follows from its number, so a batch that is run again reads the same records.
+
+What Spark 4.3 reports of it in the progress JSON of each batch, under `sources[]`:
+- `description`: the JVM wrapper's class and hash, `...PythonMicroBatchStreamWithAdmissionControl@48364695`;
+  it names neither the format nor the options, so a reader knows this source by its offsets.
+- `startOffset`, `endOffset`: the offsets above, before and after the batch.
+- `latestOffset`: what `reportLatestOffset` said when the batch was planned: all records offered so
+  far, and `at_ms`, when that was. Offered rate = Δrecords / Δat_ms between two batches; backlog =
+  latestOffset.records − endOffset.records, above 0 only when `maxRecordsPerBatch` held some back.
+- Rows are counted (`numInputRows`), and each task reports its input records.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from penstock.errors import BadInput
+from penstock.workloads.profiles import Profile, parse_profile, records_offered
+from penstock.workloads.sentences import sentences
+
+FORMAT = "penstock-load"
+ROWS_PER_ARROW_BATCH = 500
+"""Small enough that a paced operator downstream starts early, large enough to be cheap."""
+
+Offset = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What the user asked the source for, checked."""
+
+    profile: Profile
+    partitions: int
+    start_ms: int | None
+    max_records: int | None
+    max_records_per_batch: int | None
+    seed: int
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> LoadOptions:
+        """Read the options of `spark.readStream`."""
+        start = options.get("start")
+        return LoadOptions(
+            profile=parse_profile(options.get("profile", "constant:1")),
+            partitions=_whole(options, "partitions", 4, least=1) or 1,
+            start_ms=None if start is None else round(_number(start) * 1000),
+            max_records=_whole(options, "maxRecords", None, least=0),
+            max_records_per_batch=_whole(options, "maxRecordsPerBatch", None, least=1),
+            seed=_whole(options, "seed", 0, least=0) or 0,
+        )
+
+    def offered(self, start_ms: int, now: float) -> int:
+        """Records offered until now, bounded by `maxRecords`."""
+        records = records_offered(self.profile, now - start_ms / 1000)
+        return records if self.max_records is None else min(records, self.max_records)
+
+
+class RecordRange(InputPartition):
+    """One task's records: first … end-1."""
+
+    def __init__(self, first: int, end: int) -> None:
+        super().__init__((first, end))
+        self.first = first
+        self.end = end
+
+
+class LoadReader(DataSourceStreamReader):
+    """Runs in one Python process beside the driver; `read` runs on the executors."""
+
+    def __init__(self, options: LoadOptions) -> None:
+        self.options = options
+        self.start_ms: int | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Where a new query begins; the profile starts now unless an option says otherwise."""
+        start_ms = self.options.start_ms
+        return {"records": 0, "start_ms": round(time.time() * 1000) if start_ms is None else start_ms}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """The bound on one batch, if one was asked for."""
+        most = self.options.max_records_per_batch
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Up to where the next batch reads; the same offset again when nothing new was offered."""
+        self.start_ms = start["start_ms"]
+        end = max(start["records"], self.options.offered(self.start_ms, time.time()))
+        if isinstance(limit, ReadMaxRows):
+            end = min(end, start["records"] + limit.max_rows)
+        return {"records": end, "start_ms": self.start_ms}
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+        """All that was offered, read or not: `sources[].latestOffset` of the query's progress."""
+        if self.start_ms is None:
+            return None
+        now = time.time()
+        offered = self.options.offered(self.start_ms, now)
+        return {"records": offered, "start_ms": self.start_ms, "at_ms": round(now * 1000)}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[RecordRange]:
+        """Equal ranges of record numbers; fewer than asked for only when records are."""
+        return record_ranges(start["records"], end["records"], self.options.partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Generate the records of one range as Arrow batches."""
+        assert isinstance(partition, RecordRange)
+        for first in range(partition.first, partition.end, ROWS_PER_ARROW_BATCH):
+            count = min(ROWS_PER_ARROW_BATCH, partition.end - first)
+            yield record_batch(first, count, self.options.seed)
+
+
+class LoadSource(DataSource):
+    """The data source to register; its schema is a record number and a sentence."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Number of the record and its text."""
+        return "number bigint, sentence string"
+
+    def streamReader(self, schema: StructType) -> LoadReader:  # noqa: N802
+        """Make the reader; options are checked here, before the query starts to run."""
+        return LoadReader(LoadOptions.of(self.options))
+
+
+def record_ranges(start: int, end: int, parts: int) -> list[RecordRange]:
+    """Cut start … end into at most `parts` non-empty ranges whose sizes differ by at most one."""
+    cuts = [start + (end - start) * part // parts for part in range(parts + 1)]
+    return [RecordRange(first, last) for first, last in pairwise(cuts) if last > first]
+
+
+def record_batch(first: int, count: int, seed: int) -> pa.RecordBatch:
+    """The records themselves, with the schema that Spark expects."""
+    return pa.RecordBatch.from_arrays(
+        [pa.array(range(first, first + count), type=pa.int64()), sentences(first, count, seed)],
+        names=["number", "sentence"],
+    )
+
+
+def _whole(options: Mapping[str, str], key: str, default: int | None, least: int) -> int | None:
+    text = options.get(key)
+    if text is None:
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        raise BadInput(f"the option {key} is {text!r}, not a whole number") from None
+    if value < least:
+        raise BadInput(f"the option {key} is {value}, below {least}")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise BadInput(f"the option start is {text!r}, not seconds since the epoch") from None

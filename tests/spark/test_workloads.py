@@ -1,0 +1,98 @@
+"""The load and the word count on a real cluster: exact answers, also across a restart."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock.workloads.sentences import word_counts
+from penstock.workloads.source import FORMAT, LoadSource
+from penstock.workloads.word_count import WordCount, start_word_count
+
+pytestmark = pytest.mark.spark
+
+PATIENCE_SECONDS = 90
+
+
+@pytest.fixture(scope="module")
+def spark(local_cluster):
+    return local_cluster(executors=2, cores=2)
+
+
+def workload(**changes):
+    settings = {"profile": "constant:200", "seconds_per_sentence": 1e-4, "seconds_per_word": 1e-5, "seed": 11}
+    return WordCount(**{**settings, "source_partitions": 3, "count_partitions": 3, **changes})
+
+
+def records_read(query):
+    progress = query.lastProgress
+    if progress is None:
+        return 0
+    return json.loads(progress.json)["sources"][0]["endOffset"]["records"]
+
+
+def wait_for_records(query, records):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        assert query.exception() is None
+        if records_read(query) >= records:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"only {records_read(query)} of {records} records were read")
+
+
+def counts_in(spark, table):
+    return {row["word"]: row["count"] for row in spark.table(table).collect()}
+
+
+def test_counts_equal_a_plain_reference(spark, tmp_path):
+    query = start_word_count(
+        spark,
+        workload(max_records=1000),
+        str(tmp_path / "checkpoint"),
+        trigger_seconds=1,
+        name="reference",
+        sink="memory",
+    )
+    wait_for_records(query, 1000)
+    query.stop()
+    assert counts_in(spark, "reference") == word_counts(1000, seed=11)
+
+
+def test_a_restart_from_the_checkpoint_loses_and_doubles_nothing(spark, tmp_path):
+    checkpoint = str(tmp_path / "checkpoint")
+    load = workload(max_records=2400)
+    first = start_word_count(spark, load, checkpoint, trigger_seconds=1, name="restarted", sink="memory")
+    wait_for_records(first, 200)
+    first.stop()
+    second = start_word_count(spark, load, checkpoint, trigger_seconds=1, name="restarted", sink="memory")
+    wait_for_records(second, 2400)
+    sources = json.loads(second.lastProgress.json)["sources"][0]
+    second.stop()
+    assert counts_in(spark, "restarted") == word_counts(2400, seed=11)
+    started = json.loads((Path(checkpoint) / "offsets" / "0").read_text().splitlines()[-1])
+    assert sources["endOffset"]["start_ms"] == started["start_ms"]
+
+
+def test_a_bounded_batch_reports_its_backlog(spark, tmp_path):
+    spark.dataSource.register(LoadSource)
+    options = {"profile": "constant:100", "start": "1000", "maxRecords": "500", "maxRecordsPerBatch": "60"}
+    stream = spark.readStream.format(FORMAT).options(**options).load()
+    query = (
+        stream.writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime="1 second")
+        .start()
+    )
+    wait_for_records(query, 60)
+    first = next(
+        source
+        for progress in query.recentProgress
+        if (source := json.loads(progress.json)["sources"][0])["endOffset"]["records"] == 60
+    )
+    wait_for_records(query, 500)
+    rows = [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+    query.stop()
+    assert first["latestOffset"]["records"] == 500
+    assert rows == [60] * 8 + [20]
