@@ -18,6 +18,7 @@ app = typer.Typer(
     name="penstock",
     help="The autopilot for Spark Structured Streaming.",
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -48,7 +49,7 @@ def perform(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; bad usage is one line on standard error."""
     usage_error = typer.BadParameter.__mro__[1]
     try:
-        code = app(args=arguments, standalone_mode=False)
+        code = app(args=arguments, prog_name="penstock", standalone_mode=False)
     except typer.Abort:
         return INTERRUPTED
     except Exception as error:
@@ -59,11 +60,11 @@ def perform(arguments: Sequence[str] | None = None) -> int:
 
 
 def _bad_usage(error: Exception) -> int:
-    # the parser raises this when it is called without arguments, after it has printed the help
-    if type(error).__name__ == "NoArgsIsHelpError":
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
+        sys.stderr.write(context.get_help() + "\n")
         return BAD_USAGE
     said = getattr(error, "format_message", lambda: str(error))()
-    context = getattr(error, "ctx", None)
     hint = f" (see {context.command_path} --help)" if context is not None else ""
     complain(said.rstrip(".") + hint)
     return BAD_USAGE

@@ -132,7 +132,8 @@ def _exit_code(code: object) -> int:
 def _report(error: BaseException, path: Path) -> None:
     """Show the script's own traceback, without the frames through which we ran it."""
     sys.stdout.flush()
-    sys.excepthook(type(error), error, _own_part(error.__traceback__, path))
+    trace = _own_part(error.__traceback__, path)
+    sys.excepthook(type(error), error.with_traceback(trace), trace)
 
 
 def _own_part(trace: TracebackType | None, path: Path) -> TracebackType | None:

@@ -41,9 +41,11 @@ def actions(
     from penstock.view.listing import actions_table
 
     records: tuple[ActionRecord, ...] = ()
-    opened = _open(journal, config)
-    if opened is not None:
-        with closing(opened):
+    place = _place(journal, config)
+    if place is None:
+        say("nothing was recorded yet: there is no journal")
+    else:
+        with closing(_open(place)) as opened:
             records = opened.actions(app, limit)
     answer({"actions": [plain(record) for record in records]}, as_json, actions_table(records))
 
@@ -58,10 +60,10 @@ def explain(
     """Say why an action was taken, what it was expected to bring, and what it brought."""
     from penstock.journal.explain import explain as in_words
 
-    opened = _open(journal, config)
-    if opened is None:
-        raise BadInput(f"there is no action {action}: the journal is empty")
-    with closing(opened):
+    place = _place(journal, config)
+    if place is None:
+        raise BadInput(f"there is no action {action}: nothing was recorded yet")
+    with closing(_open(place)) as opened:
         try:
             record = opened.action(action)
         except NotFound as error:
@@ -75,15 +77,19 @@ def plain(record: ActionRecord) -> dict[str, Any]:
     return {**asdict(record), "status": record.status.value if record.status else None}
 
 
-def _open(journal: str | None, config: Path | None) -> Journal | None:
-    """Open for reading; a journal that nothing was ever written to is empty, not an error."""
-    from penstock.journal.store import open_journal
+def _place(journal: str | None, config: Path | None) -> str | None:
+    """Where the journal is, or nothing: one that was never written to is empty, not an error."""
     from penstock.settings import load_settings
 
     place = journal or load_settings(config).journal
-    if "://" not in place and not Path(place).exists():
-        if journal:
-            raise BadInput(f"--journal: {place}: no such file")
-        say(f"nothing was recorded yet: there is no journal at {place}")
-        return None
+    if "://" in place or Path(place).exists():
+        return place
+    if journal:
+        raise BadInput(f"--journal: {place}: no such file")
+    return None
+
+
+def _open(place: str) -> Journal:
+    from penstock.journal.store import open_journal
+
     return open_journal(place, create=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,4 +82,9 @@ def _list(as_json: bool) -> None:
 
 
 def _first_line(module: str) -> str:
-    return (import_module(module).__doc__ or "").strip().partition("\n")[0]
+    """What the module says of itself, read without importing it: some start by importing Spark."""
+    found = find_spec(module)
+    if found is None or found.origin is None:
+        return ""
+    text = ast.get_docstring(ast.parse(Path(found.origin).read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0]
