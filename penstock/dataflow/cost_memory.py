@@ -107,6 +107,7 @@ class CostsBySlots:
         self._stages = {stage.operator: stage for fit in fits.values() for stage in fit.stages}
         counts = sorted(fits)
         self._serial = _Curve([(slots, fits[slots].per_batch_seconds) for slots in counts])
+        self._stretch = _Curve([(slots, fits[slots].stretch) for slots in counts], has_trend=False)
         seen = {
             name: [(slots, stage) for slots in counts if (stage := fits[slots].stage(name)) is not None]
             for name in self._stages
@@ -131,7 +132,8 @@ class CostsBySlots:
 
     def _build(self, slots: int) -> QueryCosts:
         stages = tuple(self._stage_on(stage, slots) for stage in self._stages.values())
-        return QueryCosts(self._serial.at(slots), stages, slots, self._newest.error_ratio)
+        serial, stretch = self._serial.at(slots), self._stretch.at(slots)
+        return QueryCosts(serial, stages, slots, self._newest.error_ratio, stretch)
 
     def _stage_on(self, stage: StageCost, slots: int) -> StageCost:
         name = stage.operator
@@ -145,10 +147,10 @@ class CostsBySlots:
 class _Curve:
     """One cost over slot counts: linear between those seen, bounded beyond, never falling outwards."""
 
-    def __init__(self, points: Sequence[tuple[int, float]]) -> None:
+    def __init__(self, points: Sequence[tuple[int, float]], has_trend: bool = True) -> None:
         self._slots = [float(slots) for slots, _ in points]
         self._values = [value for _, value in points]
-        self._trend = _trend(self._slots, self._values)
+        self._trend = _trend(self._slots, self._values) if has_trend else 0.0
 
     def at(self, slots: int) -> float:
         """The cost on so many slots."""

@@ -1,7 +1,8 @@
 """What a micro-batch costs: seconds per batch, slot-seconds per task and slot-seconds per record.
 
 The stages of a batch share the slots one after the other, so a batch of records on S slots lasts
-h + Σᵢ makespan(tasks of aᵢ + bᵢ · records on S slots). The inverse of bᵢ is the true rate of DS2.
+h + k · Σᵢ makespan(tasks of aᵢ + bᵢ · records on S slots). The inverse of bᵢ is the true rate of DS2; k is
+close to one and corrects for what usual task times leave out, such as stragglers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from penstock.dataflow.readiness import NotReady
 
 HALF_LIFE_BATCHES = 5
 """A batch counts half as much as one that is five batches younger, so that costs which drift are followed."""
+
+MOST_STRETCH = 1.5
+"""A model that is off by more than this is wrong in another way, which no factor mends."""
 
 FEWEST_TASKS = 3
 """Below three samples of a stage one straggler would be the majority."""
@@ -55,12 +59,17 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class QueryCosts:
-    """Costs of one query as measured on so many slots; `error_ratio` is the usual miss of its batches."""
+    """Costs of one query as measured on so many slots; `error_ratio` is the usual miss of its batches.
+
+    `stretch` is what stages take beyond the makespan of their usual task times: stragglers and noise make
+    it more than one, stages that run side by side less.
+    """
 
     per_batch_seconds: float
     stages: tuple[StageCost, ...]
     slots: int
     error_ratio: float = 0.0
+    stretch: float = 1.0
 
     def stage(self, operator: str) -> StageCost | None:
         """The costs of one operator, if it has run."""
@@ -163,21 +172,28 @@ def _selectivity(stages: Sequence[StageExecution], weight: Floats) -> float:
 def _with_serial_part(
     batches: Sequence[BatchExecution], stages: tuple[StageCost, ...], slots: int, alone: bool
 ) -> QueryCosts:
-    """Add what no slot can shorten.
+    """Add what no slot can shorten, and how stages differ from the makespan of their usual tasks.
 
-    With the slots to itself, that is all of a batch that its modelled stages do not explain: besides
-    planning and logs also task launch, fetch wait and stragglers, so that the model is right in the
-    median. Beside other queries the stages also wait for slots, which is no cost of this query; then
-    only the time outside stages counts.
+    Beside other queries stages also wait for slots, which is no cost of this query: then the makespan is
+    taken as it is.
     """
     weight = recency(np.arange(len(batches) - 1, -1, -1, dtype=np.float64))
     costs = {stage.operator: stage for stage in stages}
+    outside = np.array([batch.serial_seconds for batch in batches])
     seconds = np.array([batch.seconds for batch in batches])
-    in_stages = np.array([_stage_seconds(costs, batch) for batch in batches])
-    outside = seconds - in_stages if alone else np.array([batch.serial_seconds for batch in batches])
-    serial = max(0.0, weighted_median(outside, weight))
-    miss = np.abs(serial + in_stages - seconds) / np.maximum(seconds, 1e-9)
-    return QueryCosts(serial, stages, slots, weighted_median(miss, weight))
+    modelled = np.array([_stage_seconds(costs, batch) for batch in batches])
+    launch, stretch = _calibration(modelled, seconds - outside, weight) if alone else (0.0, 1.0)
+    serial = weighted_median(outside, weight) + launch
+    miss = np.abs(serial + stretch * modelled - seconds) / np.maximum(seconds, 1e-9)
+    return QueryCosts(serial, stages, slots, weighted_median(miss, weight), stretch)
+
+
+def _calibration(modelled: Floats, measured: Floats, weight: Floats) -> tuple[float, float]:
+    """Seconds per batch and per modelled second that stages really take."""
+    line = fit_line(modelled, measured, weight, np.arange(len(modelled)))
+    launch, stretch = line.split()
+    bounded = min(MOST_STRETCH, max(1 / MOST_STRETCH, stretch))
+    return (launch, bounded) if line.mean_records > 0 else (0.0, 1.0)
 
 
 def _stage_seconds(costs: Mapping[str, StageCost], batch: BatchExecution) -> float:

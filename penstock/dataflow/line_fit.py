@@ -22,6 +22,9 @@ BATCH_NOISE = 0.1
 """Relative error that all tasks of one batch share. Batch times wander by a third on busy cores, so a
 few batches of nearly one size say little about the slope, however many tasks they have."""
 
+LONGEST = 1e9
+"""In medians; a task beyond it is an outlier by any measure, and its square must stay finite."""
+
 TRUSTED_DOUBT, USELESS_DOUBT = 0.1, 0.5
 """Between the two the fitted slope is blended with the assumed one, so that no threshold can flap."""
 
@@ -70,7 +73,7 @@ def fit_line(records: Floats, seconds: Floats, weight: Floats, group: Integers) 
     if seconds_unit <= 0 or records_unit <= 0:
         return Line(0.0, records_unit, max(0.0, seconds_unit), 0.0 if records_unit <= 0 else math.inf)
     # in units of their own size, so that neither records nor seconds can overflow or vanish
-    x, y = records / records_unit, seconds / seconds_unit
+    x, y = records / records_unit, np.minimum(seconds / seconds_unit, LONGEST)
     intercept, slope, final_weight, spread = _reweighted(x, y, weight)
     mean = float(final_weight @ x / final_weight.sum())
     height = intercept + slope * mean

@@ -42,7 +42,7 @@ def batch_seconds(
     costs: QueryCosts, input_rates: Mapping[str, float], period_seconds: float, slots: int
 ) -> float:
     """Seconds of a batch that holds what arrives in one period."""
-    return costs.per_batch_seconds + sum(
+    return costs.per_batch_seconds + costs.stretch * sum(
         stage_seconds(stage, input_rates[stage.operator] * period_seconds, slots) for stage in costs.stages
     )
 
@@ -61,10 +61,11 @@ def least_slots(
     """
     search = _Search(costs_for, input_rates, period_seconds, _most_useful(costs_for(1), max_slots))
     limit = utilisation * period_seconds * (1 + SLACK)
-    found = search.first_within(limit)
+    found = search.first(lambda slots: search.is_within(slots, limit) and search.carries(slots))
     if found is not None:
         return search.need(found, feasible=True)
-    best = search.first_within(search.shortest() * NEARLY_BEST)
+    near = search.shortest() * NEARLY_BEST
+    best = search.first(lambda slots: search.is_within(slots, near))
     return search.need(best or search.most, feasible=False)
 
 
@@ -93,12 +94,18 @@ class _Search:
         """Predicted seconds of the batch."""
         return batch_seconds(self._costs_for(slots), self._rates, self._period, slots)
 
-    def first_within(self, limit: float) -> int | None:
-        """The least slots that keep the batch within the limit."""
-        for slots in range(1, self.most + 1):
-            if self._at_least(slots) <= limit and self.exact(slots) <= limit:
-                return slots
-        return None
+    def first(self, suits: Callable[[int], bool]) -> int | None:
+        """The least slots that suit."""
+        return next((slots for slots in range(1, self.most + 1) if suits(slots)), None)
+
+    def is_within(self, slots: int, limit: float) -> bool:
+        """Whether the batch takes no longer than the limit."""
+        return self._at_least(slots) <= limit and self.exact(slots) <= limit
+
+    def carries(self, slots: int) -> bool:
+        """Whether the slots can do the work per record at all: S ≥ Σ bᵢ·rᵢ."""
+        work = sum(s.per_record_seconds * self._rates[s.operator] for s in self._costs_for(slots).stages)
+        return work <= slots * (1 + SLACK)
 
     def shortest(self) -> float:
         """Seconds of the shortest batch that any slot count gives."""
@@ -125,9 +132,8 @@ class _Search:
     def _at_least(self, slots: int) -> float:
         """A lower bound of the batch's seconds, without scheduling any task."""
         costs = self._costs_for(slots)
-        return (costs.per_batch_seconds + sum(self._stage_at_least(s, slots) for s in costs.stages)) * (
-            1 - SLACK
-        )
+        in_stages = sum(self._stage_at_least(stage, slots) for stage in costs.stages)
+        return (costs.per_batch_seconds + costs.stretch * in_stages) * (1 - SLACK)
 
     def _stage_at_least(self, stage: StageCost, slots: int) -> float:
         """The most of: work spread evenly, the longest task, and the waves times the shortest task."""
