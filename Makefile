@@ -1,0 +1,49 @@
+# Every target sets up what it needs: Python packages in .venv once, and Java where Spark runs.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test bench lint docs java clean
+
+help:
+	@echo "make demo    the autopilot at work on a local cluster, under four minutes"
+	@echo "make test    all checks and tests"
+	@echo "make bench   all benchmarks"
+	@echo "make lint    the checks alone: style, types, import direction"
+	@echo "make docs    write docs/configuration.md anew"
+	@echo "make clean   remove what the other targets made"
+
+$(READY): requirements.txt pyproject.toml scripts/setup.sh
+	@scripts/setup.sh python $(VENV)
+
+java:
+	@scripts/setup.sh java
+
+demo: $(READY) java
+	@$(BIN)/penstock demo
+
+# Fast tests come first (tests/conftest.py); no new test starts when the session is 17 minutes old.
+test: $(READY) java lint
+	$(BIN)/pytest --session-timeout=1020
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# All of them, also when one fails.
+bench: $(READY) java
+	@failed=; for name in $$($(BIN)/python -c 'from penstock.bench import BENCHES; print(*BENCHES)'); do \
+		$(BIN)/penstock bench $$name || failed="$$failed $$name"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+
+docs: $(READY)
+	$(BIN)/python -m penstock.settings > docs/configuration.md.new
+	mv docs/configuration.md.new docs/configuration.md
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info artifacts spark-warehouse metastore_db derby.log docs/*.new
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find penstock tests -name __pycache__ -type d -exec rm -rf {} +

@@ -1,0 +1,90 @@
+#!/bin/sh
+# Sets up what the Makefile needs: `setup.sh python DIRECTORY` a virtual environment, `setup.sh java` a Java.
+# Ends with one line that says what to install where it cannot install it itself.
+set -eu
+
+give_up() {
+    echo "setup: $1" >&2
+    exit 2
+}
+
+can_install() {
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1
+}
+
+# Each word is a choice of its own: the first that this distribution has is installed.
+install_first_of() {
+    echo "setup: installing one of: $*" >&2
+    apt-get update -qq >&2 || return 1
+    for package in "$@"; do
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >&2 && return
+    done
+    return 1
+}
+
+is_new_enough() {
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+}
+
+find_python() {
+    for name in python3.13 python3.12 python3.11 python3; do
+        # asked, not only looked up: a version manager's stub may be there without its Python
+        if command -v "$name" >/dev/null 2>&1 && is_new_enough "$name"; then
+            echo "$name"
+            return
+        fi
+    done
+    return 1
+}
+
+make_environment() {
+    if "$1" -c 'import ensurepip, venv' >/dev/null 2>&1 && "$1" -m venv --clear "$2"; then
+        return
+    fi
+    version=$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    needed="python$version-venv (Debian, Ubuntu), the module venv of $1"
+    can_install || give_up "Python cannot make a virtual environment: install $needed, and run make again"
+    install_first_of "python$version-venv" python3-venv || give_up "could not install $needed"
+    "$1" -m venv --clear "$2" || give_up "$1 still cannot make a virtual environment: install $needed"
+}
+
+set_up_python() {
+    environment=$1
+    if ! is_new_enough "$environment/bin/python" || ! "$environment/bin/python" -m pip --version >/dev/null 2>&1
+    then
+        python=$(find_python) || give_up "Python 3.11 or later is needed: install it, and run make again"
+        echo "setup: making $environment with $("$python" --version)" >&2
+        make_environment "$python" "$environment"
+    fi
+    echo "setup: installing the packages of requirements.txt" >&2
+    install="$environment/bin/python -m pip install --quiet --disable-pip-version-check"
+    $install --requirement requirements.txt || give_up "pip could not install requirements.txt"
+    $install --no-deps --no-build-isolation --editable . || give_up "pip could not install the project itself"
+    touch "$environment/.ready"
+}
+
+is_java_new_enough() {
+    version=$("$1" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+    [ "${version:-0}" -ge 17 ]
+}
+
+set_up_java() {
+    if [ -n "${JAVA_HOME:-}" ]; then
+        # Spark looks nowhere else then
+        is_java_new_enough "$JAVA_HOME/bin/java" ||
+            give_up "JAVA_HOME holds no Java 17 or later: unset it, or let it name one, and run make again"
+        return
+    fi
+    is_java_new_enough java && return
+    needed="Java 17 or later, openjdk-17-jre-headless on Debian and Ubuntu"
+    can_install || give_up "Spark needs $needed: install it, and run make again"
+    install_first_of openjdk-17-jre-headless openjdk-21-jre-headless || give_up "could not install $needed"
+    is_java_new_enough java || give_up "the java first on PATH is not $needed"
+}
+
+cd "$(dirname "$0")/.."
+case "${1:-}" in
+    python) set_up_python "${2:-.venv}" ;;
+    java) set_up_java ;;
+    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh java" ;;
+esac
