@@ -13,7 +13,7 @@ from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.dataflow.metrics import InstanceMetrics, MetricWindow
 from penstock.dataflow.window import QueryWindow, SourceRate
 from penstock.observe.progress import BatchProgress, SourceProgress
-from penstock.observe.sources import OfferedSample, offered_rate, reader_for, unread_records
+from penstock.observe.sources import OfferedSample, offered_rate, reader_for, sampled_at, unread_records
 from penstock.observe.stages import OperatorOutline, TaskTable
 
 _SAMPLES_KEPT = 64
@@ -85,7 +85,7 @@ class QueryCollector:
         read = reader.cumulative(source.end_offset, source.description)
         offered = reader.cumulative(source.latest_offset or source.end_offset, source.description)
         if read is not None and offered is not None:
-            samples.append(OfferedSample(at, offered, read))
+            samples.append(OfferedSample(sampled_at(source.latest_offset, at), offered, read))
         elif waiting is not None:
             self._files_first.setdefault(number, (waiting.files_read, self._read[number]))
             self._records_per_unit[number] = self._records_per_file(number, waiting.files_read)

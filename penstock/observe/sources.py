@@ -71,6 +71,12 @@ def reader_for(description: str) -> OffsetReader:
     return next((reader for reader in _READERS if description.startswith(reader.prefix)), _OTHER)
 
 
+def sampled_at(latest_offset: Any, trigger_start: float) -> float:
+    """When the latest offset was taken: what the source itself says (`at_ms`), else the trigger's start."""
+    stated = latest_offset.get("at_ms") if isinstance(latest_offset, Mapping) else None
+    return stated / 1000 if isinstance(stated, int | float) else trigger_start
+
+
 @dataclass(frozen=True, slots=True)
 class OfferedSample:
     """Records offered up to a moment, and records read up to the end of that moment's batch."""
