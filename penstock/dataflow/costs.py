@@ -182,18 +182,22 @@ def _with_serial_part(
     outside = np.array([batch.serial_seconds for batch in batches])
     seconds = np.array([batch.seconds for batch in batches])
     modelled = np.array([_stage_seconds(costs, batch) for batch in batches])
-    launch, stretch = _calibration(modelled, seconds - outside, weight) if alone else (0.0, 1.0)
+    launch, stretch = _calibration(batches, seconds - outside, modelled, weight) if alone else (0.0, 1.0)
     serial = weighted_median(outside, weight) + launch
     miss = np.abs(serial + stretch * modelled - seconds) / np.maximum(seconds, 1e-9)
     return QueryCosts(serial, stages, slots, weighted_median(miss, weight), stretch)
 
 
-def _calibration(modelled: Floats, measured: Floats, weight: Floats) -> tuple[float, float]:
-    """Seconds per batch and per modelled second that stages really take."""
-    line = fit_line(modelled, measured, weight, np.arange(len(modelled)))
-    launch, stretch = line.split()
-    bounded = min(MOST_STRETCH, max(1 / MOST_STRETCH, stretch))
-    return (launch, bounded) if line.mean_records > 0 else (0.0, 1.0)
+def _calibration(
+    batches: Sequence[BatchExecution], in_stages: Floats, modelled: Floats, weight: Floats
+) -> tuple[float, float]:
+    """What stages take beyond their tasks (launch, fetch wait), and beyond the usual tasks (stragglers)."""
+    packed = [sum(makespan(s.useful_seconds, batch.slots) for s in batch.stages) for batch in batches]
+    launch = max(0.0, weighted_median(in_stages - np.array(packed), weight))
+    if not modelled.all():
+        return launch, 1.0
+    stretch = weighted_median((in_stages - launch) / modelled, weight)
+    return launch, min(MOST_STRETCH, max(1 / MOST_STRETCH, stretch))
 
 
 def _stage_seconds(costs: Mapping[str, StageCost], batch: BatchExecution) -> float:

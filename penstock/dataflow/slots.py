@@ -23,8 +23,8 @@ SLACK = 1e-9
 class SlotNeed:
     """The least slots that suffice, or, where none do, the least that come within 2 % of the best.
 
-    `limiting` is the longest of the stages that more slots would not shorten, since all their tasks run
-    at once already; None where there is no such stage.
+    `limiting` is the longest stage if more slots than these (than any, where none suffice) would not
+    shorten it, since all its tasks run at once already.
     """
 
     slots: int
@@ -117,14 +117,17 @@ class _Search:
 
     def need(self, slots: int, feasible: bool) -> SlotNeed:
         """The answer, with the stage that limits it."""
-        costs = self._costs_for(slots)
-        times = {
-            stage.operator: stage_seconds(stage, self._records(stage), slots)
-            for stage in costs.stages
-            if stage.tasks <= slots or stage.usable_slots(slots) < slots
-        }
-        limiting = max(times, key=lambda name: times[name]) if times else None
+        limiting = self._limiting(slots if feasible else self.most)
         return SlotNeed(slots, self.exact(slots), limiting, feasible)
+
+    def _limiting(self, slots: int) -> str | None:
+        stages = self._costs_for(slots).stages
+        longest = max(
+            stages, key=lambda stage: stage_seconds(stage, self._records(stage), slots), default=None
+        )
+        if longest is None or min(longest.tasks, longest.usable_slots(slots + 1)) > slots:
+            return None
+        return longest.operator
 
     def _records(self, stage: StageCost) -> float:
         return self._rates[stage.operator] * self._period

@@ -197,10 +197,10 @@ def _advice(
         return f"no more than {settings.max_slots} slots are allowed"
     records = target.rates[stage.operator] * period
     seconds = stage_seconds(stage, records, need.slots)
-    if stage.operator in fixed:
-        return f"{stage.operator} cannot be scaled and is the bottleneck: {seconds:.1f} s of {period:.1f} s"
     if costs.per_batch_seconds > seconds:
         return f"{costs.per_batch_seconds:.1f} s of each batch pass outside tasks, and no slot shortens them"
+    if stage.operator in fixed:
+        return f"{stage.operator} cannot be scaled and is the bottleneck: {seconds:.1f} s of {period:.1f} s"
     return f"more executors would not help {stage.operator}: " + _remedy(stage, records)
 
 
