@@ -20,11 +20,11 @@ $(READY): requirements.txt pyproject.toml scripts/setup.sh
 java:
 	@scripts/setup.sh java
 
-demo: $(READY) java
+demo: java $(READY)
 	@$(BIN)/penstock demo
 
 # Fast tests come first (tests/conftest.py); no new test starts when the session is 17 minutes old.
-test: $(READY) java lint
+test: java $(READY) lint
 	$(BIN)/pytest --session-timeout=1020
 
 lint: $(READY)
@@ -34,7 +34,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 # All of them, also when one fails.
-bench: $(READY) java
+bench: java $(READY)
 	@failed=; for name in $$($(BIN)/python -c 'from penstock.bench import BENCHES; print(*BENCHES)'); do \
 		$(BIN)/penstock bench $$name || failed="$$failed $$name"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }

@@ -42,7 +42,7 @@ make_environment() {
         return
     fi
     version=$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    needed="python$version-venv (Debian, Ubuntu), the module venv of $1"
+    needed="the modules venv and ensurepip of $1, python$version-venv on Debian and Ubuntu"
     can_install || give_up "Python cannot make a virtual environment: install $needed, and run make again"
     install_first_of "python$version-venv" python3-venv || give_up "could not install $needed"
     "$1" -m venv --clear "$2" || give_up "$1 still cannot make a virtual environment: install $needed"
