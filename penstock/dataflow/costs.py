@@ -21,6 +21,9 @@ from penstock.dataflow.readiness import NotReady
 HALF_LIFE_BATCHES = 5
 """A batch counts half as much as one that is five batches younger, so that costs which drift are followed."""
 
+CALIBRATION_BATCHES = 10
+"""Older batches weigh less than a quarter in a median, and scheduling their tasks again takes time."""
+
 MOST_STRETCH = 1.5
 """A model that is off by more than this is wrong in another way, which no factor mends."""
 
@@ -177,6 +180,7 @@ def _with_serial_part(
     Beside other queries stages also wait for slots, which is no cost of this query: then the makespan is
     taken as it is.
     """
+    batches = batches[-CALIBRATION_BATCHES:]
     weight = recency(np.arange(len(batches) - 1, -1, -1, dtype=np.float64))
     costs = {stage.operator: stage for stage in stages}
     outside = np.array([batch.serial_seconds for batch in batches])

@@ -22,6 +22,9 @@ BATCH_NOISE = 0.1
 """Relative error that all tasks of one batch share. Batch times wander by a third on busy cores, so a
 few batches of nearly one size say little about the slope, however many tasks they have."""
 
+VANISHING = 1e-12
+"""Fewer records or seconds than any counter can show are none: dividing by them would overflow."""
+
 LONGEST = 1e9
 """In medians; a task beyond it is an outlier by any measure, and its square must stay finite."""
 
@@ -68,10 +71,14 @@ def _trust(doubt: float) -> float:
 
 def fit_line(records: Floats, seconds: Floats, weight: Floats, group: Integers) -> Line:
     """Iteratively re-weighted least squares over relative errors; `group` is the batch of a sample."""
-    seconds_unit = float(np.median(seconds)) or float(seconds.mean())
+    seconds_unit = float(np.median(seconds))
+    if seconds_unit < VANISHING:
+        seconds_unit = float(seconds.mean())
     records_unit = float(records.mean())
-    if seconds_unit <= 0 or records_unit <= 0:
-        return Line(0.0, records_unit, max(0.0, seconds_unit), 0.0 if records_unit <= 0 else math.inf)
+    if records_unit < VANISHING:
+        return Line(0.0, 0.0, seconds_unit, 0.0)
+    if seconds_unit < VANISHING:
+        return Line(0.0, records_unit, 0.0, math.inf)
     # in units of their own size, so that neither records nor seconds can overflow or vanish
     x, y = records / records_unit, np.minimum(seconds / seconds_unit, LONGEST)
     intercept, slope, final_weight, spread = _reweighted(x, y, weight)

@@ -126,7 +126,8 @@ def _target(
     """The larger of what the offered rate needs with headroom and what the backlog needs without."""
     rates = rates_for(demand.offered)
     steady = least_slots(costs_for, rates, period, settings.utilisation, settings.max_slots)
-    if demand.backlog_records <= 0:
+    # where no size carries the rate itself, a backlog cannot ask for more
+    if demand.backlog_records <= 0 or not steady.feasible:
         return _Target(steady, rates, for_backlog=False)
     haste = rates_for(demand.catching_up(settings.catch_up_seconds))
     hurried = least_slots(costs_for, haste, period, 1.0, settings.max_slots)
