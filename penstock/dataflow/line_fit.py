@@ -84,7 +84,7 @@ def fit_line(records: Floats, seconds: Floats, weight: Floats, group: Integers) 
     intercept, slope, final_weight, spread = _reweighted(x, y, weight)
     mean = float(final_weight @ x / final_weight.sum())
     height = intercept + slope * mean
-    if mean <= 0 or height <= 0:
+    if mean < VANISHING or height < VANISHING:
         return Line(0.0, 0.0, height * seconds_unit, 0.0)
     return Line(
         slope=slope * seconds_unit / records_unit,
