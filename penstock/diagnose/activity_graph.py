@@ -38,7 +38,7 @@ class ActivityGraph:
     """A vertex per event; its edges in, given by the events they come from (-1: none).
 
     `previous` and `following` are the neighbours on the worker's own timeline, `source` the send of a
-    receive, `target` the receive of a send; `edge_activity` and `edge_work` describe the edge from `previous`.
+    receive, `target` the receive of a send; `edge_activity` and `edge_work` tell of the edge from `previous`.
     """
 
     trace: Trace

@@ -132,7 +132,7 @@ def count_forward(links: Links, span: Span) -> Counts:
 @numba.njit(cache=True, inline="always")
 def _leaves(links: Links, span: Span, worker: int) -> int:
     """The event before the end of the window from which a useful edge of this worker crosses it; else -1."""
-    p = span.last_inside[worker]
+    p = int(span.last_inside[worker])
     if p < 0 or links.following[p] < 0 or links.edge_activity[links.following[p]] == _WAITING:
         return -1
     return p

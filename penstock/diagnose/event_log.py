@@ -1,0 +1,302 @@
+"""Reads Spark's event log line by line into an `ApplicationLog`; what cannot be read is counted."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import orjson
+
+from penstock.diagnose.application_log import (
+    FAILED,
+    KILLED,
+    RUNNING,
+    SUCCEEDED,
+    TASK_COLUMNS,
+    ApplicationLog,
+    Batch,
+    Execution,
+    Executor,
+    Job,
+    Stage,
+    StageKey,
+    Tasks,
+)
+
+Fields = Mapping[str, Any]
+_PREFIX = b'{"Event":"'
+_STATE_COMMIT = "time to commit changes"
+
+
+class EventLogReader:
+    """Takes the lines of one log in order; `log()` may be asked at any time, also while the log grows."""
+
+    def __init__(self) -> None:
+        self._columns = {name: array("q") for name in TASK_COLUMNS}
+        self._rows: dict[int, int] = {}
+        self._executor_places: dict[str, int] = {}
+        self._stages: dict[StageKey, Stage] = {}
+        self._jobs: dict[int, Job] = {}
+        self._executors: dict[str, Executor] = {}
+        self._executions: dict[int, Execution] = {}
+        self._batches: list[Batch] = []
+        self._names: dict[str, str] = {}
+        self._warnings: Counter[str] = Counter()
+        self._facts = {"App ID": "", "App Name": "", "Spark Version": ""}
+        self._start, self._end, self._latest, self._line = -1, -1, -1, 0
+        self._handlers = self._events()
+
+    def feed(self, lines: Iterable[bytes]) -> None:
+        """Reads these lines."""
+        for line in lines:
+            self._line += 1
+            if line:
+                self._read(line)
+
+    def _read(self, line: bytes) -> None:
+        # Many lines of a large log are of events that do not matter here: their name decides before parsing.
+        if line.startswith(_PREFIX):
+            name = line[len(_PREFIX) : line.find(b'"', len(_PREFIX))].decode("ascii", "replace")
+            if name.rpartition(".")[2] not in self._handlers:
+                return
+        try:
+            event = orjson.loads(line)
+            handler = self._handlers.get(str(event["Event"]).rpartition(".")[2])
+            if handler:
+                handler(event)
+        except orjson.JSONDecodeError:
+            self._warnings["lines that are cut or are not JSON"] += 1
+        except (KeyError, TypeError, ValueError, AttributeError):
+            self._warnings["events that lack what they should have"] += 1
+
+    def _events(self) -> dict[str, Callable[[Fields], None]]:
+        return {
+            "SparkListenerLogStart": self._log_start,
+            "SparkListenerApplicationStart": self._application_start,
+            "SparkListenerApplicationEnd": self._application_end,
+            "SparkListenerExecutorAdded": self._executor_added,
+            "SparkListenerExecutorRemoved": self._executor_removed,
+            "SparkListenerJobStart": self._job_start,
+            "SparkListenerJobEnd": self._job_end,
+            "SparkListenerStageSubmitted": self._stage_submitted,
+            "SparkListenerStageCompleted": self._stage_completed,
+            "SparkListenerTaskStart": self._task_start,
+            "SparkListenerTaskEnd": self._task_end,
+            "SparkListenerSQLExecutionStart": self._execution_start,
+            "SparkListenerSQLExecutionEnd": self._execution_end,
+            "StreamingQueryListener$QueryStartedEvent": self._query_started,
+            "StreamingQueryListener$QueryProgressEvent": self._query_progress,
+        }
+
+    def _saw(self, time: int) -> int:
+        self._latest = max(self._latest, time)
+        return time
+
+    def _log_start(self, event: Fields) -> None:
+        self._facts["Spark Version"] = str(event.get("Spark Version", ""))
+
+    def _application_start(self, event: Fields) -> None:
+        self._start = self._saw(int(event["Timestamp"]))
+        self._facts |= {"App ID": str(event.get("App ID", "")), "App Name": str(event.get("App Name", ""))}
+
+    def _application_end(self, event: Fields) -> None:
+        self._end = self._saw(int(event["Timestamp"]))
+
+    def _executor_added(self, event: Fields) -> None:
+        executor = self._executor(str(event["Executor ID"]))
+        executor.cores = int(event["Executor Info"].get("Total Cores", 0))
+        executor.added, executor.line = self._saw(int(event["Timestamp"])), self._line
+
+    def _executor_removed(self, event: Fields) -> None:
+        self._executor(str(event["Executor ID"])).removed = self._saw(int(event["Timestamp"]))
+
+    def _executor(self, name: str) -> Executor:
+        return self._executors.setdefault(name, Executor(name))
+
+    def _job_start(self, event: Fields) -> None:
+        properties = event.get("Properties") or {}
+        self._jobs[int(event["Job ID"])] = Job(
+            job=int(event["Job ID"]),
+            started=self._saw(int(event["Submission Time"])),
+            line=self._line,
+            stages=tuple(event.get("Stage IDs") or ()),
+            query=properties.get("sql.streaming.queryId", ""),
+            run=properties.get("sql.streaming.runId", ""),
+            batch=int(properties.get("streaming.sql.batchId", -1)),
+        )
+
+    def _job_end(self, event: Fields) -> None:
+        job = self._jobs.get(int(event["Job ID"]))
+        if job:
+            job.ended, job.ended_at_line = self._saw(int(event["Completion Time"])), self._line
+
+    def _stage(self, information: Fields) -> Stage:
+        key = int(information["Stage ID"]), int(information.get("Stage Attempt ID", 0))
+        stage = self._stages.setdefault(key, Stage(*key))
+        stage.name = str(information.get("Stage Name", stage.name))
+        stage.tasks = int(information.get("Number of Tasks", stage.tasks))
+        stage.parents = tuple(information.get("Parent IDs") or stage.parents)
+        stage.chain = stage.chain or chain_of(information.get("RDD Info") or ())
+        return stage
+
+    def _stage_submitted(self, event: Fields) -> None:
+        stage = self._stage(event["Stage Info"])
+        stage.submitted = self._saw(int(event["Stage Info"].get("Submission Time", -1)))
+        stage.submitted_at_line = self._line
+
+    def _stage_completed(self, event: Fields) -> None:
+        information = event["Stage Info"]
+        stage = self._stage(information)
+        stage.completed = self._saw(int(information.get("Completion Time", -1)))
+        stage.completed_at_line = self._line
+        if stage.submitted < 0:
+            stage.submitted = int(information.get("Submission Time", -1))
+
+    def _row(self, event: Fields, information: Fields) -> int:
+        task = int(information["Task ID"])
+        if task in self._rows:
+            return self._rows[task]
+        row = self._rows[task] = len(self._rows)
+        executor = self._executor_places.setdefault(
+            str(information["Executor ID"]), len(self._executor_places)
+        )
+        known = {
+            "stage": int(event["Stage ID"]),
+            "attempt": int(event.get("Stage Attempt ID", 0)),
+            "partition": int(information.get("Index", -1)),
+            "executor": executor,
+            "launch": self._saw(int(information["Launch Time"])),
+            "finish": -1,
+            "getting_result": -1,
+            "outcome": RUNNING,
+            "speculative": int(bool(information.get("Speculative", False))),
+            "started": self._line,
+            "ended": -1,
+        }
+        for name, column in self._columns.items():
+            column.append(known.get(name, 0))
+        return row
+
+    def _task_start(self, event: Fields) -> None:
+        self._row(event, event["Task Info"])
+
+    def _task_end(self, event: Fields) -> None:
+        information, columns = event["Task Info"], self._columns
+        row = self._row(event, information)
+        columns["ended"][row] = self._line
+        columns["finish"][row] = self._saw(int(information["Finish Time"]))
+        columns["getting_result"][row] = int(information.get("Getting Result Time") or -1)
+        columns["outcome"][row] = _outcome(event, information)
+        metrics = event.get("Task Metrics")
+        if not metrics:
+            self._warnings["finished tasks without metrics"] += 1
+            return
+        for name, value in _lengths(metrics).items():
+            columns[name][row] = value
+        columns["state_commit"][row] = _state_commit(information.get("Accumulables") or ())
+
+    def _execution_start(self, event: Fields) -> None:
+        started = self._saw(int(event["time"]))
+        self._executions[int(event["executionId"])] = Execution(started, self._line)
+
+    def _execution_end(self, event: Fields) -> None:
+        execution = self._executions.get(int(event["executionId"]))
+        if execution:
+            execution.ended, execution.ended_at_line = self._saw(int(event["time"])), self._line
+
+    def _query_started(self, event: Fields) -> None:
+        self._names[str(event["id"])] = event.get("name") or str(event["id"])[:8]
+
+    def _query_progress(self, event: Fields) -> None:
+        progress = event["progress"]
+        if isinstance(progress, str):
+            progress = orjson.loads(progress)
+        self._names.setdefault(str(progress["id"]), progress.get("name") or str(progress["id"])[:8])
+        start = datetime.fromisoformat(str(progress["timestamp"]).replace("Z", "+00:00"))
+        phases = {name: float(value) for name, value in (progress.get("durationMs") or {}).items()}
+        batch = Batch(
+            query=str(progress["id"]),
+            run=str(progress.get("runId", "")),
+            batch=int(progress.get("batchId", -1)),
+            start=round(start.timestamp() * 1000),
+            phases=phases,
+            input_rows=sum(int(source.get("numInputRows", 0)) for source in progress.get("sources") or ()),
+            line=self._line,
+        )
+        self._saw(batch.start + int(phases.get("triggerExecution", 0)))
+        self._batches.append(batch)
+
+    def log(self) -> ApplicationLog:
+        """What the lines so far say."""
+        columns = {name: np.array(column, dtype=np.int64) for name, column in self._columns.items()}
+        launched = columns["launch"]
+        first = self._start if self._start >= 0 else int(launched.min()) if len(launched) else self._latest
+        return ApplicationLog(
+            application=self._facts["App ID"],
+            name=self._facts["App Name"],
+            spark_version=self._facts["Spark Version"],
+            start=first,
+            end=max(self._latest, self._end),
+            is_complete=self._end >= 0,
+            tasks=Tasks(columns, tuple(self._executor_places)),
+            stages=dict(self._stages),
+            jobs=dict(self._jobs),
+            executors=dict(self._executors),
+            executions=tuple(self._executions.values()),
+            batches=tuple(self._batches),
+            query_names=dict(self._names),
+            lines=self._line,
+            warnings=dict(self._warnings),
+        )
+
+
+def chain_of(rdds: Iterable[Fields]) -> str:
+    """The plan nodes that a stage runs, from its input to its output, as the scopes of its RDDs name them."""
+    names: list[str] = []
+    for rdd in sorted(rdds, key=lambda rdd: int(rdd["RDD ID"])):
+        scope = rdd.get("Scope")
+        name = str(orjson.loads(scope)["name"]) if scope else ""
+        if name and name not in names[-1:]:
+            names.append(name)
+    return " > ".join(dict.fromkeys(names))
+
+
+def _outcome(event: Fields, information: Fields) -> int:
+    if information.get("Killed"):
+        return KILLED
+    reason = (event.get("Task End Reason") or {}).get("Reason", "Success")
+    return SUCCEEDED if reason == "Success" and not information.get("Failed") else FAILED
+
+
+def _lengths(metrics: Fields) -> dict[str, int]:
+    read, written = metrics.get("Shuffle Read Metrics") or {}, metrics.get("Shuffle Write Metrics") or {}
+    remote = int(read.get("Remote Bytes Read", 0))
+    return {
+        "deserialise": int(metrics.get("Executor Deserialize Time", 0)),
+        "run": int(metrics.get("Executor Run Time", 0)),
+        "gc": int(metrics.get("JVM GC Time", 0)),
+        "result_serialise": int(metrics.get("Result Serialization Time", 0)),
+        "fetch_wait": int(read.get("Fetch Wait Time", 0)),
+        "remote_bytes": remote,
+        "shuffle_read_bytes": remote + int(read.get("Local Bytes Read", 0)),
+        "shuffle_write": int(written.get("Shuffle Write Time", 0)) // 1_000_000,
+        "shuffle_written_bytes": int(written.get("Shuffle Bytes Written", 0)),
+        "records_in": int(read.get("Total Records Read", 0))
+        + int((metrics.get("Input Metrics") or {}).get("Records Read", 0)),
+    }
+
+
+def _state_commit(accumulables: Iterable[Fields]) -> int:
+    """Milliseconds in which the task committed its state stores, as the SQL metric of that name tells."""
+    return sum(int(value.get("Update") or 0) for value in accumulables if value.get("Name") == _STATE_COMMIT)
+
+
+def read_log(lines: Iterable[bytes]) -> ApplicationLog:
+    """The application that these lines of an event log describe."""
+    reader = EventLogReader()
+    reader.feed(lines)
+    return reader.log()

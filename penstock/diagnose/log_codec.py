@@ -1,0 +1,87 @@
+"""Bytes of a possibly compressed and possibly unfinished log, as chunks of plain text.
+
+A log that is still written, or was cut off, ends in the middle of a frame: what comes before it is given,
+the rest is left out. Formats: plain, zstd, lz4 (stream of lz4-java), snappy (stream of snappy-java).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+import pyarrow as pa
+import zstandard
+
+CHUNK = 1 << 20
+_LZ4_MAGIC, _LZ4_HEADER = b"LZ4Block", 21
+_SNAPPY_MAGIC, _SNAPPY_HEADER = b"\x82SNAPPY\x00", 16
+
+
+def plain(stream: BinaryIO) -> Iterator[bytes]:
+    """The chunks as they are."""
+    while chunk := stream.read(CHUNK):
+        yield chunk
+
+
+def zstd(stream: BinaryIO) -> Iterator[bytes]:
+    """Chunks of a sequence of zstd frames, the last of which may be cut."""
+    reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+    try:
+        while chunk := reader.read(CHUNK):
+            yield chunk
+    except zstandard.ZstdError:
+        return
+
+
+def lz4(stream: BinaryIO) -> Iterator[bytes]:
+    """Chunks of an lz4-java block stream: magic, method, two lengths, checksum, then the block."""
+    while len(header := stream.read(_LZ4_HEADER)) == _LZ4_HEADER and header.startswith(_LZ4_MAGIC):
+        method = header[8] & 0xF0
+        packed, size = struct.unpack_from("<ii", header, 9)
+        block = stream.read(packed)
+        if len(block) < packed:
+            return
+        if size:
+            yield block if method == 0x10 else pa.decompress(block, size, "lz4_raw", asbytes=True)
+
+
+def snappy(stream: BinaryIO) -> Iterator[bytes]:
+    """Chunks of a snappy-java stream: a header, then blocks with their length in front."""
+    if not stream.read(_SNAPPY_HEADER).startswith(_SNAPPY_MAGIC):
+        return
+    while len(length := stream.read(4)) == 4:
+        size = struct.unpack(">i", length)[0]
+        block = stream.read(size)
+        if len(block) < size:
+            return
+        yield pa.decompress(block, _varint(block), "snappy", asbytes=True)
+
+
+def _varint(block: bytes) -> int:
+    value, shift = 0, 0
+    for byte in block:
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value
+        shift += 7
+    return value
+
+
+CODECS: dict[str, Callable[[BinaryIO], Iterator[bytes]]] = {
+    "zstd": zstd,
+    "zst": zstd,
+    "lz4": lz4,
+    "snappy": snappy,
+}
+
+
+def lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Whole lines; a last one without its end is given too, and may be cut."""
+    rest = b""
+    for chunk in chunks:
+        parts = (rest + chunk).split(b"\n")
+        rest = parts.pop()
+        yield from parts
+    if rest:
+        yield rest

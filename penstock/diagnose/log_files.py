@@ -1,0 +1,83 @@
+"""Finds event logs on disk and reads their lines: a single file, a rolling directory, a directory of many."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.diagnose.log_codec import CODECS, lines, plain
+from penstock.errors import BadInput
+
+_ROLLED = re.compile(r"^events_(\d+)_")
+_STATUS = "appstatus_"
+_ROLLING = "eventlog_v2_"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """One application's log: its files in the order they were written."""
+
+    path: Path
+    files: tuple[Path, ...]
+    in_progress: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(file.stat().st_size for file in self.files)
+
+    def lines(self) -> Iterator[bytes]:
+        """Every line of every file, decompressed."""
+        for file in self.files:
+            yield from file_lines(file)
+
+
+def find_logs(path: Path) -> list[LogFiles]:
+    """The logs at a path: the file or rolling directory itself, or all those directly inside a directory."""
+    if not path.exists():
+        raise BadInput(f"{path}: there is no such file or directory")
+    if path.is_file():
+        return [LogFiles(path, (path,), path.name.endswith(".inprogress"))]
+    if rolled := _rolled(path):
+        return [rolled]
+    inside = [entry for entry in sorted(path.iterdir()) if not entry.name.startswith((".", _STATUS))]
+    logs = [log for entry in inside for log in _entry(entry)]
+    if not logs:
+        raise BadInput(f"{path}: holds no event log")
+    return logs
+
+
+def _entry(entry: Path) -> list[LogFiles]:
+    if entry.is_dir():
+        rolled = _rolled(entry)
+        return [rolled] if rolled else []
+    if entry.suffix in {".crc", ".parquet"}:
+        return []
+    return [LogFiles(entry, (entry,), entry.name.endswith(".inprogress"))]
+
+
+def _rolled(path: Path) -> LogFiles | None:
+    """A rolling log, whose files are `events_<number>_<application>`; compaction leaves a later start."""
+    found = [(int(match[1]), file) for file in path.iterdir() if (match := _ROLLED.match(file.name))]
+    if not found:
+        return None
+    compacted = [number for number, file in found if file.name.endswith(".compact")]
+    first = max(compacted, default=0)
+    files = [(n, f) for n, f in found if n > first or (n == first and f.name.endswith(".compact"))]
+    unfinished = any(file.name.endswith(".inprogress") for file in path.glob(f"{_STATUS}*"))
+    return LogFiles(path, tuple(file for _, file in sorted(files)), unfinished)
+
+
+def file_lines(file: Path) -> Iterator[bytes]:
+    """The lines of one file, decompressed by what its name ends in."""
+    name = file.name.removesuffix(".inprogress").removesuffix(".compact")
+    ending = name.rpartition(".")[2]
+    if ending == "lzf":
+        raise BadInput(f"{file}: lzf is not read here; write the log with zstd, lz4, snappy or uncompressed")
+    try:
+        with file.open("rb") as stream:
+            yield from lines(CODECS.get(ending, plain)(stream))
+    except OSError as error:
+        raise BadInput(f"{file}: cannot be read ({error.strerror or error})") from error

@@ -1,0 +1,160 @@
+"""What each executor slot did: tasks laid on slots, and each task laid out in its phases.
+
+The log has no times of the executor's own. Stated rules: half of the scheduler delay lies before the task
+(shipping) and half behind it (result); the phases follow one another in the order of `PHASES`; lengths that
+do not fit into the task are shortened in proportion. Tasks that overlap on an executor take different slots,
+the most recently used free one first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.diagnose.application_log import FAILED, KILLED, RUNNING, ApplicationLog, Column
+from penstock.diagnose.driver_timeline import DriverTimeline
+from penstock.diagnose.trace import Activity
+
+PHASES: tuple[tuple[str, Activity], ...] = (
+    ("deserialise", Activity.SERIALIZATION),
+    ("fetch wait", Activity.WAITING),
+    ("run", Activity.PROCESSING),
+    ("gc", Activity.BUFFER),
+    ("state commit", Activity.IO),
+    ("shuffle write", Activity.BUFFER),
+    ("result serialise", Activity.SERIALIZATION),
+    ("lost", Activity.UNKNOWN),
+)
+FETCH, RUN, LOST = 1, 2, 7
+_MEASURED = (
+    (0, "deserialise"),
+    (1, "fetch_wait"),
+    (3, "gc"),
+    (4, "state_commit"),
+    (5, "shuffle_write"),
+    (6, "result_serialise"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotTimelines:
+    """For each task its slot, and the instants between its phases (one more than there are phases)."""
+
+    slot: Column
+    bounds: npt.NDArray[np.int64]
+    slots: tuple[str, ...]
+    warnings: dict[str, int]
+
+    @property
+    def begin_us(self) -> Column:
+        """When each task arrived at its slot."""
+        return self.bounds[:, 0]
+
+    @property
+    def done_us(self) -> Column:
+        """When each slot sent its task's result."""
+        return self.bounds[:, -1]
+
+
+def slot_timelines(log: ApplicationLog, driver: DriverTimeline) -> SlotTimelines:
+    """Lays every task on a slot of its executor, in phases."""
+    warnings: dict[str, int] = {}
+    finish = np.where(driver.finish_us >= 0, driver.finish_us, driver.end_us + 1)
+    lengths = _lengths(log, finish - driver.launch_us, warnings)
+    begin, done = _span(log, driver.launch_us, finish, lengths.sum(axis=1))
+    slot, names = _place(log, begin, done, warnings)
+    share = np.cumsum(lengths, axis=1) / np.maximum(lengths.sum(axis=1, keepdims=True), 1)
+    inner = begin[:, None] + np.rint(share * (done - begin)[:, None]).astype(np.int64)
+    return SlotTimelines(slot, np.hstack([begin[:, None], inner]), names, warnings)
+
+
+def _lengths(log: ApplicationLog, total: Column, warnings: dict[str, int]) -> npt.NDArray[np.int64]:
+    """Microseconds of every phase of every task, none longer than the task."""
+    tasks = log.tasks
+    lengths = np.zeros((len(tasks), len(PHASES)), dtype=np.int64)
+    for place, name in _MEASURED:
+        lengths[:, place] = np.maximum(tasks[name], 0) * 1000
+    run = np.maximum(tasks["run"], 0) * 1000
+    inside = lengths[:, [1, 3, 4, 5]].sum(axis=1)
+    beyond = inside > run
+    _count(warnings, "tasks whose phases are longer than their run", beyond)
+    factor = np.where(beyond, run / np.maximum(inside, 1), 1.0)
+    for place in (1, 3, 4, 5):
+        lengths[:, place] = (lengths[:, place] * factor).astype(np.int64)
+    lengths[:, RUN] = np.maximum(run - lengths[:, [1, 3, 4, 5]].sum(axis=1), 0)
+    lost = (lengths.sum(axis=1) == 0) & np.isin(tasks["outcome"], (FAILED, KILLED))
+    lengths[lost, LOST] = 1
+    lengths[(lengths.sum(axis=1) == 0) | (tasks["outcome"] == RUNNING), RUN] = 1
+    _count(warnings, "tasks with longer parts than the whole", lengths.sum(axis=1) > total + 1000)
+    _count(warnings, "tasks whose end is not in the log", tasks["outcome"] == RUNNING)
+    return lengths
+
+
+def _span(log: ApplicationLog, launch: Column, finish: Column, busy: Column) -> tuple[Column, Column]:
+    """When each task was on its slot: what is left beside the busy time is split into shipping and result."""
+    tasks = log.tasks
+    fetching = (tasks["getting_result"] > 0) & (tasks["finish"] >= 0)
+    getting = np.where(fetching, np.maximum(tasks["finish"] - tasks["getting_result"], 0) * 1000, 0)
+    no_metrics = busy <= 1
+    delay = np.where(no_metrics, 2, np.maximum(finish - launch - busy - getting, 2))
+    begin = launch + np.maximum(delay // 2, 1)
+    done = np.maximum(finish - getting - np.maximum(delay - delay // 2, 1), begin + 1)
+    done = np.minimum(done, finish - 1)
+    return np.minimum(begin, done - 1), done
+
+
+def _place(
+    log: ApplicationLog, begin: Column, done: Column, warnings: dict[str, int]
+) -> tuple[Column, tuple[str, ...]]:
+    """Gives every task a slot; moves `begin` where two tasks of a full executor touch."""
+    slot = np.zeros(len(begin), dtype=np.int64)
+    names: list[str] = []
+    executor = log.tasks["executor"]
+    for place, name in enumerate(log.tasks.executors):
+        known = log.executors.get(name)
+        mine = np.nonzero(executor == place)[0]
+        pool = _Pool(known.cores if known else 0)
+        for task in mine[np.argsort(begin[mine], kind="stable")].tolist():
+            slot[task], begin[task] = pool.take(int(begin[task]), int(done[task]))
+        slot[mine] += len(names)
+        names.extend(f"executor {name} slot {number}" for number in range(len(pool.free)))
+        for reason, count in (
+            ("overlapping tasks on one slot", pool.shifted),
+            ("slots beyond the cores", pool.extra),
+        ):
+            if count:
+                warnings[reason] = warnings.get(reason, 0) + count
+    return slot, tuple(names)
+
+
+class _Pool:
+    """The slots of one executor, and when each is free again."""
+
+    def __init__(self, cores: int) -> None:
+        self.free: list[int] = []
+        self.shifted = self.extra = 0
+        self._cores = cores
+
+    def take(self, begin: int, done: int) -> tuple[int, int]:
+        """The slot for a task, and when it can begin there."""
+        usable = [slot for slot, free in enumerate(self.free) if free < begin]
+        if usable:
+            slot = max(usable, key=lambda number: self.free[number])
+        elif self._cores and len(self.free) >= self._cores and min(self.free) < done - 2:
+            # The driver hands out a slot before it has noted the end of the task before it.
+            slot = min(range(len(self.free)), key=lambda number: self.free[number])
+            begin = self.free[slot] + 1
+            self.shifted += 1
+        else:
+            self.extra += bool(self._cores) and len(self.free) >= self._cores
+            slot = len(self.free)
+            self.free.append(0)
+        self.free[slot] = done
+        return slot, begin
+
+
+def _count(warnings: dict[str, int], reason: str, found: npt.NDArray[np.bool_]) -> None:
+    if found.any():
+        warnings[reason] = warnings.get(reason, 0) + int(found.sum())

@@ -1,0 +1,103 @@
+"""Builds small event logs line by line, as Spark writes them."""
+
+from __future__ import annotations
+
+import json
+
+BASE = 1_700_000_000_000
+
+
+class LogBuilder:
+    """Collects event lines; times are milliseconds after `BASE`."""
+
+    def __init__(self, version="4.3.0"):
+        self.lines: list[bytes] = []
+        self.tasks = 0
+        self.add("SparkListenerLogStart", **{"Spark Version": version})
+        self.add(
+            "SparkListenerApplicationStart", **{"App Name": "demo", "App ID": "app-1", "Timestamp": BASE}
+        )
+
+    def add(self, event, **fields):
+        self.lines.append(json.dumps({"Event": event, **fields}, separators=(",", ":")).encode())
+        return self
+
+    def executor(self, name, at, cores=2):
+        fields = {"Timestamp": BASE + at, "Executor ID": name, "Executor Info": {"Total Cores": cores}}
+        return self.add("SparkListenerExecutorAdded", **fields)
+
+    def job(self, job, at, stages, properties=None):
+        fields = {
+            "Job ID": job,
+            "Submission Time": BASE + at,
+            "Stage IDs": stages,
+            "Properties": properties or {},
+        }
+        return self.add("SparkListenerJobStart", **fields)
+
+    def job_end(self, job, at):
+        return self.add("SparkListenerJobEnd", **{"Job ID": job, "Completion Time": BASE + at})
+
+    def stage(self, stage, at, tasks, parents=(), scope="Scan", done=None):
+        information = {
+            "Stage ID": stage, "Stage Attempt ID": 0, "Stage Name": f"count at job.py:{stage}",
+            "Number of Tasks": tasks, "Parent IDs": list(parents), "Submission Time": BASE + at,
+            "RDD Info": [{"RDD ID": stage, "Scope": json.dumps({"id": "1", "name": scope})}],
+        }  # fmt: skip
+        if done is None:
+            return self.add("SparkListenerStageSubmitted", **{"Stage Info": information})
+        information["Completion Time"] = BASE + done
+        return self.add("SparkListenerStageCompleted", **{"Stage Info": information})
+
+    def start(self, stage, task, executor, launch):
+        information = {"Task ID": task, "Index": task, "Launch Time": BASE + launch, "Executor ID": executor}
+        return self.add("SparkListenerTaskStart", **{"Stage ID": stage, "Task Info": information})
+
+    def end(
+        self, stage, task, executor, launch, finish, reason="Success", getting=0, metrics=True, **lengths
+    ):
+        information = {
+            "Task ID": task, "Index": task, "Launch Time": BASE + launch, "Executor ID": executor,
+            "Finish Time": BASE + finish, "Getting Result Time": BASE + getting if getting else 0,
+            "Failed": reason != "Success", "Killed": reason == "TaskKilled",
+            "Accumulables": [{"Name": "time to commit changes", "Update": str(lengths.get("commit", 0))}],
+        }  # fmt: skip
+        fields = {"Stage ID": stage, "Task End Reason": {"Reason": reason}, "Task Info": information}
+        if metrics:
+            fields["Task Metrics"] = {
+                "Executor Deserialize Time": lengths.get("deserialise", 0),
+                "Executor Run Time": lengths.get("run", finish - launch),
+                "JVM GC Time": lengths.get("gc", 0),
+                "Result Serialization Time": lengths.get("serialise", 0),
+                "Shuffle Read Metrics": {
+                    "Fetch Wait Time": lengths.get("fetch", 0), "Remote Bytes Read": lengths.get("remote", 0),
+                },
+                "Shuffle Write Metrics": {
+                    "Shuffle Write Time": lengths.get("write", 0) * 1_000_000,
+                    "Shuffle Bytes Written": lengths.get("written", 0),
+                },
+            }  # fmt: skip
+        return self.add("SparkListenerTaskEnd", **fields)
+
+    def application_end(self, at):
+        return self.add("SparkListenerApplicationEnd", Timestamp=BASE + at)
+
+
+def skewed_job():
+    """Two stages on two executors; one reduce task runs six times as long as the others."""
+    log = LogBuilder().executor("1", 100).executor("2", 110)
+    log.job(0, 1000, [0, 1]).stage(0, 1010, 4, scope="Scan")
+    for task in range(4):
+        log.start(0, task, "12"[task % 2], 1020 + task)
+    for task in range(4):
+        log.end(
+            0, task, "12"[task % 2], 1020 + task, 2000 + task, run=900, deserialise=40, written=1000, write=50
+        )
+    log.stage(0, 1010, 4, scope="Scan", done=2003).stage(1, 2010, 4, parents=[0], scope="Exchange")
+    for task in range(4, 8):
+        log.start(1, task, "12"[task % 2], 2020 + task)
+    for task in (4, 5, 6):
+        log.end(1, task, "12"[task % 2], 2020 + task, 3000 + task, run=950, fetch=30, remote=500)
+    log.end(1, 7, "2", 2027, 8000, run=5900, fetch=100, remote=500, gc=300, serialise=20)
+    log.stage(1, 2010, 4, parents=[0], scope="Exchange", done=8000).job_end(0, 8010)
+    return log.application_end(8500)

@@ -1,0 +1,209 @@
+"""Event logs: what is read, what is repaired, and that no cut is fatal."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.diagnose.activity_graph import activity_graph
+from penstock.diagnose.event_log import chain_of, read_log
+from penstock.diagnose.log_files import find_logs
+from penstock.diagnose.log_trace import trace_of_log
+from penstock.diagnose.participation import participation, windows
+from penstock.diagnose.trace import Activity, Kind
+from penstock.errors import BadInput
+from tests.diagnose.logs import BASE, LogBuilder, skewed_job
+
+
+def shares(log):
+    """Critical participation by worker, activity and phase, of the whole log."""
+    found = trace_of_log(log)
+    graph = activity_graph(found.trace, gap_threshold_us=0)
+    (window,) = windows(graph)
+    result = participation(graph, window)
+    names = {}
+    for event in np.nonzero(result.local)[0]:
+        work = found.trace.works[graph.edge_work[event]]
+        worker = found.trace.workers[found.trace.worker[event]]
+        key = worker, Activity(graph.edge_activity[event]), work.phase
+        names[key] = names.get(key, 0) + float(result.local[event])
+    return names, result, graph, found
+
+
+def test_a_skewed_task_is_on_the_critical_path_and_its_siblings_are_not():
+    names, result, graph, found = shares(read_log(skewed_job().lines))
+    straggler = max(names, key=names.get)
+    assert straggler[0].startswith("executor 2 slot") and straggler[2] == "run"
+    assert names[straggler] > 0.6
+    assert result.local.sum() + result.message.sum() == pytest.approx(1)
+    assert result.length_us == 8_500_000
+    assert (result.instrumentation.uncaused_events, result.instrumentation.silent_us) == (0, 0)
+    assert graph.repairs.receives_without_send == graph.repairs.sends_without_receive == 0
+    assert graph.repairs.overlapping_activities == 0
+    assert found.warnings == {}
+
+
+def test_a_fetch_is_a_question_and_an_answer_with_data():
+    _, _, graph, found = shares(read_log(skewed_job().lines))
+    trace = found.trace
+    data = (trace.activity == Activity.DATA_MESSAGE) & (trace.kind == Kind.RECEIVE)
+    channels = {(trace.workers[trace.remote[i]], trace.workers[trace.worker[i]]) for i in np.nonzero(data)[0]}
+    assert ("executor 1 shuffle", "executor 2 slot 0") in channels or (
+        "executor 1 shuffle", "executor 2 slot 1") in channels  # fmt: skip
+    assert all(graph.source[i] >= 0 for i in np.nonzero(data)[0])
+
+
+def test_a_slow_driver_is_the_critical_path():
+    log = LogBuilder().executor("1", 100)
+    for job in range(3):
+        at = 1000 + 5000 * job
+        log.job(job, at, [job]).stage(job, at + 5, 1).start(job, job, "1", at + 10)
+        log.end(job, job, "1", at + 10, at + 400, run=300).job_end(job, at + 410)
+    names, *_ = shares(read_log(log.application_end(12_000).lines))
+    assert max(names, key=names.get) == ("driver", Activity.PROCESSING, "program")
+
+
+def test_micro_batch_phases_come_from_progress_events():
+    log = LogBuilder().executor("1", 100)
+    for batch in range(2):
+        at = 1000 + 4000 * batch
+        properties = {"sql.streaming.queryId": "abcdefgh-1", "streaming.sql.batchId": str(batch)}
+        log.job(batch, at + 700, [batch], properties).stage(batch, at + 705, 1).start(
+            batch, batch, "1", at + 710
+        )
+        log.end(batch, batch, "1", at + 710, at + 1500, run=700, commit=200).job_end(batch, at + 1510)
+        moment = f"2023-11-14T22:13:{20 + at // 1000:02d}.000Z"
+        phases = {"latestOffset": 100, "walCommit": 200, "queryPlanning": 300, "commitOffsets": 150,
+                  "triggerExecution": 2000}  # fmt: skip
+        progress = {"id": "abcdefgh-1", "runId": "r", "batchId": batch, "name": "counts",
+                    "timestamp": moment, "durationMs": phases, "sources": []}  # fmt: skip
+        log.add("org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent", progress=progress)
+    read = read_log(log.application_end(7500).lines)
+    assert [batch.start - BASE for batch in read.batches] == [1000, 5000]
+    names, _, _, found = shares(read)
+    assert names["driver", Activity.IO, "trigger wait"] == pytest.approx(2000 / 7500, rel=0.05)
+    assert names["driver", Activity.IO, "offset log"] == pytest.approx(400 / 7500, rel=0.05)
+    assert names["driver", Activity.IO, "commit log"] == pytest.approx(300 / 7500, rel=0.05)
+    assert names["executor 1 slot 0", Activity.IO, "state commit"] == pytest.approx(400 / 7500, rel=0.05)
+    assert {work.operator for work in found.trace.works} >= {"counts 1: Scan"}
+
+
+def test_repairs_are_counted_and_the_graph_stays_whole():
+    log = LogBuilder().executor("1", 100, cores=1)
+    log.job(0, 1000, [0]).stage(0, 1001, 5)
+    for task, (launch, finish) in enumerate([(1010, 1100), (1098, 1200), (1199, 1300), (1300, 1300)]):
+        log.start(0, task, "1", launch)
+        log.end(0, task, "1", launch, finish, run=500 if task == 2 else 50, gc=90)
+    log.start(0, 4, "1", 1301).start(0, 5, "lost", 1301)
+    log.end(0, 5, "lost", 1301, 1400, reason="ExecutorLostFailure", metrics=False)
+    names, result, graph, found = shares(read_log(log.lines))
+    assert found.warnings["tasks with longer parts than the whole"] == 2
+    assert found.warnings["tasks whose phases are longer than their run"] == 3
+    assert found.warnings["tasks whose end is not in the log"] == 1
+    assert found.warnings["finished tasks without metrics"] == 1
+    assert graph.repairs.overlapping_activities == 0
+    assert graph.repairs.sends_without_receive == 0
+    assert result.local.sum() + result.message.sum() + result.crossing.sum() == pytest.approx(1)
+    assert len(names) > 1
+
+
+def test_a_large_result_is_fetched_as_data():
+    log = LogBuilder().executor("1", 100).job(0, 1000, [0]).stage(0, 1001, 1).start(0, 0, "1", 1010)
+    log.end(0, 0, "1", 1010, 3000, run=900, getting=2000).job_end(0, 3001)
+    _, result, graph, found = shares(read_log(log.application_end(3100).lines))
+    data = found.trace.activity == Activity.DATA_MESSAGE
+    assert result.message[data].sum() == pytest.approx(1000 / 3100, rel=0.1)
+    assert graph.repairs.receives_without_send == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000))
+def test_a_log_cut_at_any_byte_is_read_as_far_as_it_goes(cut):
+    content = b"\n".join(skewed_job().lines)
+    log = read_log(content[: min(cut, len(content))].split(b"\n"))
+    assert sum(log.warnings.values()) <= 1
+    if len(log.tasks):
+        _, result, *_ = shares(log)
+        total = result.local.sum() + result.message.sum() + result.crossing.sum()
+        assert total == pytest.approx(1)
+
+
+def lz4_stream(content):
+    packed = pa.compress(content, codec="lz4_raw", asbytes=True)
+    return b"LZ4Block" + bytes([0x26]) + struct.pack("<iii", len(packed), len(content), 0) + packed
+
+
+def snappy_stream(content):
+    packed = pa.compress(content, codec="snappy", asbytes=True)
+    return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + struct.pack(">i", len(packed)) + packed
+
+
+PACKERS = {"zstd": zstandard.compress, "lz4": lz4_stream, "snappy": snappy_stream}
+
+
+@pytest.mark.parametrize("codec", ["", "zstd", "lz4", "snappy"])
+def test_rolling_logs_of_every_codec_with_an_unfinished_last_file(tmp_path, codec):
+    directory = tmp_path / "eventlog_v2_app-1"
+    directory.mkdir()
+    lines = skewed_job().lines
+    pieces = [lines[:9], lines[9:15], lines[15:]]
+    for number, piece in enumerate(pieces, start=1):
+        content = b"".join(line + b"\n" for line in piece)
+        packed = PACKERS[codec](content) if codec else content
+        (directory / f"events_{number}_app-1{'.' + codec if codec else ''}").write_bytes(packed)
+    (directory / f"events_10_app-1{'.' + codec if codec else ''}").write_bytes(b"(\xb5/\xfd")
+    (directory / "appstatus_app-1.inprogress").touch()
+    (found,) = find_logs(tmp_path)
+    assert found.in_progress
+    log = read_log(found.lines())
+    assert (log.application, len(log.tasks), log.is_complete) == ("app-1", 8, True)
+
+
+def test_a_cut_zstd_frame_gives_what_is_before_it(tmp_path):
+    lines = skewed_job().lines
+    first = zstandard.compress(b"".join(line + b"\n" for line in lines[:12]))
+    second = zstandard.compress(b"".join(line + b"\n" for line in lines[12:]))
+    path = tmp_path / "app-1.zstd.inprogress"
+    path.write_bytes(first + second[: len(second) // 2])
+    (found,) = find_logs(path)
+    assert read_log(found.lines()).lines >= 12
+
+
+def test_paths_that_hold_no_log_are_named(tmp_path):
+    with pytest.raises(BadInput, match="no such file"):
+        find_logs(tmp_path / "missing")
+    with pytest.raises(BadInput, match="no event log"):
+        find_logs(tmp_path)
+    packed = tmp_path / "app.lzf"
+    packed.write_bytes(b"ZV")
+    with pytest.raises(BadInput, match="lzf"):
+        list(find_logs(packed)[0].lines())
+
+
+def test_an_old_log_without_newer_fields_is_read():
+    lines = [
+        {"Event": "SparkListenerLogStart", "Spark Version": "2.1.0"},
+        {"Event": "SparkListenerTaskEnd", "Stage ID": 0, "Stage Attempt ID": 0,
+         "Task Info": {"Task ID": 0, "Launch Time": BASE, "Executor ID": "1", "Finish Time": BASE + 90},
+         "Task Metrics": {"Executor Run Time": 50}},
+    ]  # fmt: skip
+    log = read_log([json.dumps(line).encode() for line in lines])
+    assert (log.spark_version, len(log.tasks), log.start) == ("2.1.0", 1, BASE)
+    assert shares(log)[1].length_us > 0
+
+
+def test_the_chain_of_plan_nodes_goes_from_input_to_output():
+    rdds = [
+        {"RDD ID": 3, "Scope": '{"id":"2","name":"Exchange"}'},
+        {"RDD ID": 1, "Scope": '{"id":"1","name":"Scan"}'},
+        {"RDD ID": 2, "Scope": '{"id":"1","name":"Scan"}'},
+        {"RDD ID": 4},
+    ]
+    assert chain_of(rdds) == "Scan > Exchange"
