@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -24,11 +25,12 @@ def history(timeline: Timeline) -> Plain:
     last = points[-1] if points else None
     recent = with_needs_carried([point_of(point) for point in points])
     latest = decisions[-1] if decisions else None
+    needed = recent[-1]["slots_needed"] if recent else None
     return {
         "executors": last.parallelism.get(EXECUTORS) if last else None,
         "slots": last.slots if last else None,
-        "slots_needed": recent[-1]["slots_needed"] if recent else None,
-        "queries": [_query(one, last) for one in last.queries] if last else [],
+        "slots_needed": needed,
+        "queries": _queries(last, needed),
         "last_decision": {key: latest[key] for key in ("at", "kind", "reason")} if latest else None,
         "recent": recent,
         "decisions": decisions[-DECISIONS_KEPT:],
@@ -40,15 +42,20 @@ def point_of(point: Point) -> Plain:
     busiest = max(point.queries, key=_load, default=None)
     return {
         "at": point.at,
-        "offered_per_second": sum(query.offered_per_second for query in point.queries),
-        "observed_per_second": sum(query.observed_per_second for query in point.queries),
-        "backlog_records": sum(query.backlog_records for query in point.queries),
+        "offered_per_second": known(sum(query.offered_per_second for query in point.queries)),
+        "observed_per_second": known(sum(query.observed_per_second for query in point.queries)),
+        "backlog_records": known(sum(query.backlog_records for query in point.queries)),
         "batch_seconds": busiest.batch_seconds if busiest else None,
         "period_seconds": busiest.period_seconds if busiest else None,
         "slots_needed": point.figures.get("slots_needed"),
         "slots_held": point.slots,
         "executors": point.parallelism.get(EXECUTORS),
     }
+
+
+def known(value: float | None) -> float | None:
+    """A rate that could not be measured is NaN among the figures, and nothing in JSON."""
+    return None if value is None or not math.isfinite(value) else value
 
 
 def with_needs_carried(recent: Sequence[Plain]) -> list[Plain]:
@@ -75,10 +82,15 @@ def _load(query: QuerySummary) -> float:
     return (query.batch_seconds or 0.0) / (query.period_seconds or 1.0)
 
 
-def _query(query: QuerySummary, point: Point) -> Plain:
+def _queries(point: Point | None, slots_needed: float | None) -> list[Plain]:
     # the policy states one need for all queries together, so it is a query's own only where it is alone
-    alone = len(point.queries) == 1
-    return {**asdict(query), "slots_needed": point.figures.get("slots_needed") if alone else None}
+    queries = point.queries if point else ()
+    own = slots_needed if len(queries) == 1 else None
+    return [
+        {key: known(value) if isinstance(value, float) else value for key, value in asdict(query).items()}
+        | {"slots_needed": own}
+        for query in queries
+    ]
 
 
 def _decisions(

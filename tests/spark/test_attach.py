@@ -1,0 +1,61 @@
+"""Attaching to a real application: one handle, commands from outside, a quiet end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import penstock
+from penstock import control
+from penstock.errors import BadSettings, SparkUnavailable, Unsupported
+
+pytestmark = pytest.mark.spark
+
+
+def eventually(happened: Callable[[], Any], seconds: float = 90.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.2)
+
+
+def test_one_application_from_attach_to_its_end(
+    local_cluster: Callable[..., SparkSession], tmp_path: Path
+) -> None:
+    spark = local_cluster(executors=1, cores=2)
+    settings = {
+        "mode": "observe",
+        "policy_interval": "2s",
+        "journal": str(tmp_path / "journal.db"),
+        "runtime_directory": str(tmp_path / "run"),
+    }
+    with pytest.raises(BadSettings, match="did you mean 'ds2'"):
+        penstock.attach(spark, policy="ds3", settings=settings)
+    with pytest.raises(Unsupported, match="SparkSession is needed"):
+        penstock.attach("not a session")
+    handle = penstock.attach(spark, settings=settings)
+    assert penstock.attach(spark, settings=settings) is handle
+
+    stream = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+    query = stream.writeStream.format("noop").queryName("noop").trigger(processingTime="1 second").start()
+    running = control.find(tmp_path / "run", spark.sparkContext.applicationId)
+    eventually(lambda: running.ask("status")["status"]["queries"])
+    status = running.ask("status")["status"]
+    assert (status["mode"], status["executors"], status["slots"]) == ("observe", 1, 2)
+    assert status["queries"][0]["name"] == "noop"
+    assert query.isActive
+
+    handle.detach()
+    assert not handle.running
+    again = penstock.attach(spark, settings=settings)
+    assert again is not handle
+    query.stop()
+    spark.stop()
+    eventually(lambda: not again.running, seconds=10)
+    with pytest.raises(SparkUnavailable):
+        penstock.attach(spark, settings=settings)

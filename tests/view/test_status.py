@@ -1,0 +1,85 @@
+"""The status as plain data: what the timeline tells, in the form that the views and the socket need."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from penstock.decide.policy import Hold
+from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Waiting
+from penstock.timeline import Timeline
+from penstock.view.status import history
+from tests.fakes import a_query, a_scale, a_window, an_outcome
+
+
+def needing(slots: float) -> Hold:
+    return Hold("right", {"slots_needed": slots})
+
+
+def test_nothing_seen_yet() -> None:
+    told = history(Timeline())
+    assert (told["executors"], told["slots"], told["slots_needed"]) == (None, None, None)
+    assert (told["queries"], told["recent"], told["decisions"]) == ([], [], [])
+    assert told["last_decision"] is None
+
+
+def test_the_last_stated_need_stands_until_the_next() -> None:
+    timeline = Timeline()
+    timeline.saw(1.0, a_window(), None)
+    timeline.saw(2.0, a_window(), needing(3.0))
+    timeline.saw(3.0, a_window(), None)
+    told = history(timeline)
+    assert [point["slots_needed"] for point in told["recent"]] == [None, 3.0, 3.0]
+    assert told["slots_needed"] == told["queries"][0]["slots_needed"] == 3.0
+
+
+def test_rates_add_up_and_the_busiest_query_gives_the_batch_time() -> None:
+    calm = a_query(name="calm", offered=10.0, batch_seconds=(9.0,), period=100.0)
+    busy = a_query(name="busy", offered=20.0, batch_seconds=(4.0,), period=5.0)
+    timeline = Timeline()
+    timeline.saw(1.0, a_window(queries=(calm, busy)), needing(3.0))
+    told = history(timeline)
+    assert told["recent"][0]["offered_per_second"] == 30.0
+    assert (told["recent"][0]["batch_seconds"], told["recent"][0]["period_seconds"]) == (4.0, 5.0)
+    assert [query["slots_needed"] for query in told["queries"]] == [None, None]
+
+
+def test_a_rate_that_could_not_be_measured_is_absent_not_a_number() -> None:
+    timeline = Timeline()
+    timeline.saw(1.0, a_window(queries=(a_query(offered=math.nan),)), None)
+    told = history(timeline)
+    assert told["recent"][0]["offered_per_second"] is None
+    assert told["queries"][0]["offered_per_second"] is None
+
+
+def test_holds_in_a_row_become_one_with_the_latest_reason() -> None:
+    timeline = Timeline()
+    for number in range(3):
+        timeline.decided(float(number), NothingToDo(f"{number} slots"))
+    timeline.decided(3.0, Waiting("warming up"))
+    hold, wait = history(timeline)["decisions"]
+    assert (hold["kind"], hold["count"], hold["reason"]) == ("hold", 3, "2 slots")
+    assert (wait["kind"], wait["count"]) == ("wait", 1)
+
+
+def test_rejections_stay_apart() -> None:
+    timeline = Timeline()
+    timeline.decided(1.0, Rejected("maximum", "at most 3"))
+    timeline.decided(2.0, Rejected("delay", "too early"))
+    assert [one["reason"] for one in history(timeline)["decisions"]] == ["at most 3", "too early"]
+
+
+def test_changes_find_their_own_outcomes() -> None:
+    timeline = Timeline()
+    for at, held, wanted in ((1.0, 2, 5), (20.0, 5, 2), (40.0, 2, 5)):
+        timeline.saw(at, a_window(executors=held), a_scale(wanted))
+        timeline.decided(at, Accepted(replace(a_scale(wanted), reason=f"at {at}")))
+        if at < 40:
+            timeline.ended(at + 5, an_outcome(wanted, detail=f"reached {wanted}"))
+    out, back, again = history(timeline)["decisions"]
+    assert [one["kind"] for one in (out, back, again)] == ["scale-out", "scale-in", "scale-out"]
+    assert (back["from"], back["to"]) == (5, 2)
+    assert out["outcome"]["detail"] == "reached 5"
+    assert back["outcome"]["detail"] == "reached 2"
+    assert again["outcome"] is None
+    assert out["expected"] == "batches fit their period"
