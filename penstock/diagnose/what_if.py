@@ -1,0 +1,74 @@
+"""What would change if: other slot counts, no stragglers, no garbage collection, and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from penstock.diagnose.application_log import ApplicationLog
+from penstock.diagnose.replay import JobPlan, StagePlan, TaskGraph, replay, task_graph
+from penstock.diagnose.trace import Floats
+
+# A task counts as a straggler beyond this many times the median of its stage.
+STRAGGLER = 1.5
+PHASES = ("gc", "deserialise", "fetch_wait", "shuffle_write", "state_commit")
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """How long the application would take on this many slots, and its median job."""
+
+    slots: int
+    seconds: float
+    median_job_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Forecasts for other slot counts, and the seconds gained without stragglers or a phase of the tasks."""
+
+    measured_seconds: float
+    replayed_seconds: float
+    slots: int
+    forecasts: tuple[Forecast, ...]
+    gains: dict[str, float]
+
+
+def what_if(log: ApplicationLog, slot_counts: tuple[int, ...] = ()) -> WhatIf | None:
+    """Replays the log's task graph under other conditions; nothing when it has no finished job."""
+    graph = task_graph(log)
+    if not graph.jobs:
+        return None
+    base = replay(graph).seconds
+    counts = slot_counts or tuple(
+        sorted({max(1, graph.slots // 2), graph.slots, graph.slots * 2, graph.slots * 4})
+    )
+    gains = {"stragglers": base - replay(_mapped(graph, _without_stragglers)).seconds}
+    for phase in PHASES:
+        shorter = _mapped(graph, _without(log.tasks[phase] / 1000))
+        gains[phase.replace("_", " ")] = base - replay(shorter).seconds
+    return WhatIf(graph.measured_seconds, base, graph.slots, tuple(forecast(graph, n) for n in counts), gains)
+
+
+def forecast(graph: TaskGraph, slots: int) -> Forecast:
+    """The application on this many slots."""
+    found = replay(graph, slots)
+    return Forecast(slots, found.seconds, float(np.median(list(found.job_seconds.values()))))
+
+
+def _without_stragglers(stage: StagePlan) -> Floats:
+    return np.minimum(stage.tasks, STRAGGLER * float(np.median(stage.tasks)))
+
+
+def _without(spent: Floats) -> Callable[[StagePlan], Floats]:
+    return lambda stage: np.maximum(stage.tasks - spent[stage.rows], 0.0)
+
+
+def _mapped(graph: TaskGraph, change: Callable[[StagePlan], Floats]) -> TaskGraph:
+    def changed(job: JobPlan) -> JobPlan:
+        stages = tuple(replace(stage, tasks=change(stage)) for stage in job.stages)
+        return replace(job, stages=stages)
+
+    return replace(graph, jobs=tuple(changed(job) for job in graph.jobs))
