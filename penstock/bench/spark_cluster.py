@@ -48,6 +48,7 @@ class ClusterShape:
     cores: int = 3
     executor_memory_mb: int = 512
     name: str = "penstock"
+    log_level: str = "ERROR"
     conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -63,7 +64,7 @@ def cluster_conf(shape: ClusterShape) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.executor.memory": f"{shape.executor_memory_mb}m",
         "spark.executor.cores": str(shape.cores),
-        "spark.driver.extraJavaOptions": LIGHT_JVM,
+        "spark.driver.extraJavaOptions": f"{LIGHT_JVM} -Dlog4j2.configurationFile={_quiet_start()}",
         "spark.executor.extraJavaOptions": LIGHT_JVM,
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "penstock.workloads.warm_daemon",
@@ -90,8 +91,31 @@ def start_cluster(shape: ClusterShape) -> SparkSession:
     for key, value in cluster_conf(shape).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.setLogLevel(shape.log_level)
+    _await_all(spark, shape.executors)
     return spark
+
+
+def _await_all(spark: SparkSession, executors: int, timeout_seconds: float = 90) -> None:
+    """Wait for every worker's first executor: one that is still starting cannot be sent away."""
+    deadline = time.monotonic() + timeout_seconds
+    while len(executor_ids(spark)) < executors:
+        if time.monotonic() > deadline:
+            raise ActionFailed(f"only {len(executor_ids(spark))} of {executors} executors have started")
+        time.sleep(0.1)
+
+
+def _quiet_start() -> str:
+    """A log configuration for the seconds until the session can be told its log level."""
+    file = Path(tempfile.gettempdir()) / f"penstock-log4j2-{os.getuid()}.properties"
+    file.write_text(
+        "rootLogger.level = error\nrootLogger.appenderRef.stderr.ref = stderr\n"
+        "appender.stderr.type = Console\nappender.stderr.name = stderr\n"
+        "appender.stderr.target = SYSTEM_ERR\nappender.stderr.layout.type = PatternLayout\n"
+        "appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex\n",
+        encoding="utf-8",
+    )
+    return file.as_uri()
 
 
 def stop_cluster() -> None:

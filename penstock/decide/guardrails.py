@@ -13,11 +13,8 @@ from typing import Protocol, TypeAlias
 
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.history import ManagerState
-from penstock.decide.policy import ExpectedEffect, Scale
+from penstock.decide.policy import HELD_UTILISATION, ExpectedEffect, Scale
 from penstock.decide.verdict import Rejected
-
-HELD_UTILISATION = "held_utilisation_ratio"
-"""Figure of a proposal: predicted utilisation of the held size (`utilisation_ratio`: of the proposed one)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ from typing import Protocol, TypeAlias
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
 
+HELD_UTILISATION = "held_utilisation_ratio"
+"""Figure of a proposal: predicted utilisation of the held size (`utilisation_ratio`: of the proposed one)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExpectedEffect:

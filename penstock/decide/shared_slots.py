@@ -11,7 +11,7 @@ from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow, QueryWindow
 from penstock.decide.ds2_settings import Ds2Settings
-from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
+from penstock.decide.policy import HELD_UTILISATION, ExpectedEffect, Hold, Proposal, Scale
 from penstock.decide.slot_sizing import QuerySizing, demand_of, size_query
 
 QUERIES_KEPT = 64
@@ -128,7 +128,7 @@ def _decide(window: ApplicationWindow, needs: Sequence[_Need]) -> Hold | Scale:
     wanted = max(1, math.ceil(total / per_executor))
     held = window.parallelism.get(EXECUTORS, len(window.executors))
     size = window.slots if wanted == held else wanted * per_executor
-    figures = _figures(needs, total, size)
+    figures = _figures(needs, total, size, window.slots)
     reason = _reason(needs, total) + f": holds {window.slots}"
     notes = [
         need.sizing.advice for need in needs if isinstance(need.sizing, QuerySizing) and need.sizing.advice
@@ -145,20 +145,26 @@ def _decide(window: ApplicationWindow, needs: Sequence[_Need]) -> Hold | Scale:
     )
 
 
-def _figures(needs: Sequence[_Need], total: int, size: int) -> dict[str, float]:
+def _figures(needs: Sequence[_Need], total: int, size: int, held: int) -> dict[str, float]:
     """Predictions for the busiest query, each query having its part of the slots."""
     sized = [need.sizing for need in needs if isinstance(need.sizing, QuerySizing)]
-    seconds = [sizing.seconds_on(max(1, size * sizing.slots // max(1, total))) for sizing in sized]
+    seconds = _seconds_on(sized, size, total)
     shares = [batch / sizing.period_seconds for batch, sizing in zip(seconds, sized, strict=True)]
     busiest = shares.index(max(shares))
+    now = zip(_seconds_on(sized, held, total), sized, strict=True)
     return {
         "slots_needed": float(total),
         "batch_seconds": seconds[busiest],
         "utilisation_ratio": shares[busiest],
+        HELD_UTILISATION: max(batch / sizing.period_seconds for batch, sizing in now),
         "offered_per_second": sum(sizing.demand.offered_per_second for sizing in sized),
         "backlog_records": sum(sizing.demand.backlog_records for sizing in sized),
         "period_seconds": sized[busiest].period_seconds,
     }
+
+
+def _seconds_on(sized: Sequence[QuerySizing], slots: int, total: int) -> list[float]:
+    return [sizing.seconds_on(max(1, slots * sizing.slots // max(1, total))) for sizing in sized]
 
 
 def _reason(needs: Sequence[_Need], total: int) -> str:

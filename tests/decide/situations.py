@@ -10,10 +10,10 @@ from penstock.dataflow.batches import BatchExecution
 from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.dataflow.metrics import MetricWindow
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow, Execution, QueryWindow, SourceRate
-from penstock.decide.guardrails import HELD_UTILISATION, Situation
+from penstock.decide.guardrails import Situation
 from penstock.decide.history import Decision, ManagerState
 from penstock.decide.outcome import Outcome, Status
-from penstock.decide.policy import ExpectedEffect, Hold, Scale
+from penstock.decide.policy import HELD_UTILISATION, ExpectedEffect, Hold, Scale
 
 INTERVAL = 10.0
 GRAPH = LogicalGraph(["read", "map", Operator("write", scalable=False)], [("read", "map"), ("map", "write")])

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.guardrails import (
-    HELD_UTILISATION,
     Bounds,
     KeepUpFirst,
     LargestStepDown,
@@ -20,7 +19,7 @@ from penstock.decide.guardrails import (
     UtilisationBand,
 )
 from penstock.decide.history import Refused
-from penstock.decide.policy import Scale
+from penstock.decide.policy import HELD_UTILISATION, Scale
 from penstock.decide.verdict import Rejected
 from tests.decide.situations import decisions, scale, situation
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.dataflow.window import EXECUTORS
-from penstock.decide.guardrails import HELD_UTILISATION
 from penstock.decide.manager import (
     Accepted,
     ManagerSettings,
@@ -17,7 +16,7 @@ from penstock.decide.manager import (
     ScalingManager,
     Waiting,
 )
-from penstock.decide.policy import ExpectedEffect, Hold, Scale
+from penstock.decide.policy import HELD_UTILISATION, ExpectedEffect, Hold, Scale
 from tests.decide.situations import INTERVAL, outcome, window
 
 PER_EXECUTOR = 100.0
