@@ -12,11 +12,11 @@ from penstock.dataflow.batches import BatchExecution
 from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.dataflow.metrics import InstanceMetrics, MetricWindow
 from penstock.dataflow.window import QueryWindow, SourceRate
-from penstock.observe.progress import BatchProgress, SourceProgress
-from penstock.observe.sources import OfferedSample, offered_rate, reader_for, sampled_at, unread_records
+from penstock.observe.matching import OfferedToSource, rates_of_leaves
+from penstock.observe.progress import BatchProgress
 from penstock.observe.stages import OperatorOutline, TaskTable
+from penstock.observe.tracking import SourceTrack, Waiting
 
-_SAMPLES_KEPT = 64
 _BATCHES_KEPT = 64
 
 
@@ -27,15 +27,6 @@ class ObservedBatch:
     progress: BatchProgress
     tables: tuple[TaskTable, ...]
     slots: int
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What a listing of a file source's directory showed."""
-
-    at: float
-    files_unread: int
-    files_read: int
 
 
 class QueryCollector:
@@ -52,59 +43,37 @@ class QueryCollector:
         self.warnings: list[str] = []
         self._unscalable = unscalable
         self._layout: tuple[OperatorOutline, ...] = ()
-        self._samples: dict[int, deque[OfferedSample]] = {}
-        self._read: dict[int, float] = {}
+        self._tracks: list[SourceTrack] = []
         self._batches: deque[ObservedBatch] = deque(maxlen=_BATCHES_KEPT)
-        self._records_per_unit: dict[int, float] = {}
-        """A file source's samples count files: this turns them into records."""
-        self._files_first: dict[int, tuple[int, float]] = {}
         self._last_observed = math.nan
-        self._last_offered: dict[int, float] = {}
 
     def add(
         self, batch: ObservedBatch, layout: Sequence[OperatorOutline], waiting: Mapping[int, Waiting]
     ) -> None:
         """Take in one progress report; `waiting` tells of the sources whose offsets do not."""
-        if self.newest is not None and batch.progress.start < self.newest.start:
+        if self.newest is not None and batch.progress.start <= self.newest.start:
             self.warnings.append(
-                f"a report of batch {batch.progress.batch_id} came out of order and was dropped"
+                f"a report of batch {batch.progress.batch_id} came twice or out of order and was dropped"
             )
             return
+        self._track_sources(batch.progress, waiting)
         self.newest = batch.progress
-        for number, source in enumerate(batch.progress.sources):
-            self._add_sample(number, source, batch.progress.start, waiting.get(number))
         if batch.progress.executed:
             self._batches.append(batch)
         if layout and batch.tables:
             self._layout = tuple(layout)
 
-    def _add_sample(self, number: int, source: SourceProgress, at: float, waiting: Waiting | None) -> None:
-        self._read[number] = self._read.get(number, 0.0) + source.input_records
-        samples = self._samples.setdefault(number, deque(maxlen=_SAMPLES_KEPT))
-        reader = reader_for(source.description)
-        read = reader.cumulative(source.end_offset, source.description)
-        offered = reader.cumulative(source.latest_offset or source.end_offset, source.description)
-        if read is not None and offered is not None:
-            samples.append(OfferedSample(sampled_at(source.latest_offset, at), offered, read))
-        elif waiting is not None:
-            self._files_first.setdefault(number, (waiting.files_read, self._read[number]))
-            self._records_per_unit[number] = self._records_per_file(number, waiting.files_read)
-            present = float(waiting.files_read + waiting.files_unread)
-            samples.append(OfferedSample(waiting.at, present, float(waiting.files_read)))
-        elif not reader.listed:
-            self._warn_unknown(source.description)
-            samples.append(OfferedSample(at, self._read[number], self._read[number]))
-
-    def _records_per_file(self, number: int, files_read: int) -> float:
-        first_files, first_records = self._files_first[number]
-        if files_read > first_files:
-            return (self._read[number] - first_records) / (files_read - first_files)
-        return first_records / max(1, first_files)
-
-    def _warn_unknown(self, description: str) -> None:
-        warning = f"what is offered to {description} is unknown: what was read is taken instead"
-        if warning not in self.warnings:
-            self.warnings.append(warning)
+    def _track_sources(self, progress: BatchProgress, waiting: Mapping[int, Waiting]) -> None:
+        while len(self._tracks) < len(progress.sources):
+            self._tracks.append(SourceTrack())
+        for number, (track, source) in enumerate(zip(self._tracks, progress.sources, strict=False)):
+            if self.newest is None:
+                track.begin(progress.batch_id)
+            elif progress.batch_id > self.newest.batch_id + 1:
+                track.missed_reports()
+            warning = track.add(source, progress.start, waiting.get(number))
+            if warning is not None and warning not in self.warnings:
+                self.warnings.append(warning)
 
     def window(self, start: float, now: float) -> QueryWindow | None:
         """The window [start, now), or None until the first batch has shown the operators."""
@@ -150,54 +119,29 @@ class QueryCollector:
         self, batches: Sequence[ObservedBatch], start: float, now: float
     ) -> Mapping[str, SourceRate]:
         self._last_observed = _observed_rate(batches, self.period_seconds, self._last_observed)
-        newest_total = sum(source.input_records for source in self.newest.sources) if self.newest else 0.0
-        rates: dict[str, SourceRate] = {}
-        for number, operator in self._source_operators().items():
-            seen = rates.get(operator, SourceRate(0.0, 0.0, 0.0))
-            offered, backlog = self._offered(number, start, now)
-            rates[operator] = SourceRate(
-                seen.offered_per_second + offered,
-                seen.observed_per_second + self._last_observed * self._share_read(number, newest_total),
-                seen.backlog_records + backlog,
+        known = [batch for batch in self._batches if self._has_layout(batch)]
+        if not known:
+            return {}
+        # a batch that read nothing (one that only moves a watermark on) cannot tell who reads what
+        telling = next((batch for batch in reversed(known) if batch.progress.input_records), known[-1])
+        period = self.period_seconds or self._batches[-1].progress.timeline.total
+        sources = [
+            OfferedToSource(
+                source.input_records,
+                *track.offered(start, now, period),
+                told_by_reading=track.told_by_reading,
             )
-        return rates
+            for track, source in zip(self._tracks, telling.progress.sources, strict=False)
+        ]
+        return rates_of_leaves(self._read_by_leaf(telling), sources, self._last_observed)
 
-    def _offered(self, number: int, start: float, now: float) -> tuple[float, float]:
-        """Records offered per second to one source, and its backlog in records."""
-        samples = list(self._samples.get(number, ()))
-        rate = offered_rate(samples, start)
-        if math.isnan(rate):
-            rate = self._last_offered.get(number, math.nan)
-        self._last_offered[number] = rate
-        if math.isnan(rate):
-            return math.nan, 0.0
-        unit = self._records_per_unit.get(number, 1.0)
-        period = self.period_seconds or self._last_batch_seconds()
-        return rate * unit, unit * unread_records(rate, period, samples[-1], now)
-
-    def _share_read(self, number: int, newest_total: float) -> float:
-        sources = self.newest.sources if self.newest else ()
-        if newest_total > 0:
-            return sources[number].input_records / newest_total
-        return 1.0 / max(1, len(sources))
-
-    def _source_operators(self) -> dict[int, str]:
-        """Source number → the operator that reads it, matched by how many records each read."""
-        leaves = [operator.name for operator in self._layout if not operator.fed_by]
-        sources = self.newest.sources if self.newest else ()
-        newest = next((batch for batch in reversed(self._batches) if self._has_layout(batch)), None)
-        if len(leaves) == 1 or newest is None:
-            return dict.fromkeys(range(len(sources)), leaves[0])
-        read = {
+    def _read_by_leaf(self, batch: ObservedBatch) -> dict[str, float]:
+        leaves = {operator.name for operator in self._layout if not operator.fed_by}
+        return {
             table.execution.operator: float(table.execution.records_in.sum())
-            for table in newest.tables
+            for table in batch.tables
             if table.execution.operator in leaves
         }
-        matched: dict[int, str] = {}
-        for number, source in enumerate(newest.progress.sources):
-            open_leaves = [leaf for leaf in leaves if leaf not in matched.values()] or leaves
-            matched[number] = min(open_leaves, key=lambda leaf: abs(read[leaf] - source.input_records))
-        return matched
 
     def _latency(self, batches: Sequence[ObservedBatch]) -> float | None:
         """Mean wait for the trigger plus processing, of the newest batch."""
@@ -205,9 +149,6 @@ class QueryCollector:
             return None
         spans = _spans([batch.progress for batch in batches], self.period_seconds)
         return spans[-1] / 2 + batches[-1].progress.timeline.total
-
-    def _last_batch_seconds(self) -> float:
-        return self._batches[-1].progress.timeline.total if self._batches else 0.0
 
 
 def _spans(progresses: Sequence[BatchProgress], period: float | None) -> list[float]:

@@ -59,8 +59,8 @@ class BatchProgress:
 
 def parse_progress(report: Mapping[str, Any]) -> BatchProgress:
     """Read one progress report; raise BadMetrics where Spark reports what cannot be."""
-    durations: Mapping[str, float] = report.get("durationMs") or {}
     try:
+        durations: Mapping[str, float] = report.get("durationMs") or {}
         return BatchProgress(
             run_id=str(report["runId"]),
             batch_id=int(report["batchId"]),
@@ -69,9 +69,9 @@ def parse_progress(report: Mapping[str, Any]) -> BatchProgress:
             input_records=_count(report.get("numInputRows")),
             sources=tuple(_source(source) for source in report.get("sources") or ()),
             executed="addBatch" in durations,
-            state_rows=sum(int(op.get("numRowsTotal", 0)) for op in report.get("stateOperators") or ()),
+            state_rows=sum(int(_count(op.get("numRowsTotal"))) for op in report.get("stateOperators") or ()),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise BadMetrics(f"a progress report cannot be read: {error!r}") from error
 
 
@@ -99,8 +99,8 @@ def _source(report: Mapping[str, Any]) -> SourceProgress:
 
 
 def _count(value: Any) -> float:
-    """A number that may be missing (0), and may not be NaN or negative."""
+    """A number that may be missing (0), and may not be NaN, infinite or negative."""
     number = 0.0 if value is None else float(value)
-    if math.isnan(number) or number < 0:
+    if not (math.isfinite(number) and number >= 0):
         raise ValueError(f"{value!r} is not a count")
     return number

@@ -26,6 +26,14 @@ class OffsetReader:
     listed: bool = False
     """Offsets say nothing; what waits is found by listing the place that the source reads."""
 
+    def records(self, offset: Any, description: str) -> float | None:
+        """Records offered up to the offset; None where it does not say, or says what cannot be."""
+        try:
+            value = self.cumulative(offset, description)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            return None
+        return value if value is not None and math.isfinite(value) and value >= 0 else None
+
 
 def _sum_of_partitions(offset: Any, _description: str) -> float | None:
     """Kafka: {"topic": {"partition": offset}}."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -11,12 +10,13 @@ from pyspark.sql import SparkSession
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow, Execution, ExecutorState
 from penstock.errors import BadMetrics, SparkUnavailable
-from penstock.observe.collector import ObservedBatch, QueryCollector, Waiting
+from penstock.observe.collector import ObservedBatch, QueryCollector
 from penstock.observe.progress import BatchProgress, parse_progress
 from penstock.observe.sources import reader_for
 from penstock.observe.spark_session import application_id, check_supported
 from penstock.observe.spark_status import RunningQuery, SparkStatus, executor_state
 from penstock.observe.stages import OperatorOutline, TaskTable, layout, read_tasks
+from penstock.observe.tracking import Waiting
 from penstock.settings import Settings
 
 _BATCH_OF_JOB = re.compile(r"^batch = (\d+)$", re.MULTILINE)
@@ -38,7 +38,7 @@ class SparkSource:
         self._status = SparkStatus(spark)
         self._collectors: dict[str, QueryCollector] = {}
         self._chains: dict[tuple[str, _Shape], tuple[OperatorOutline, ...]] = {}
-        self._jobs: deque[dict[str, Any]] = deque(maxlen=_JOBS_KEPT)
+        self._jobs: dict[int, dict[str, Any]] = {}
         self._executor_history: dict[str, tuple[float, float, int]] = {}
         self._window_start: float | None = None
 
@@ -52,7 +52,6 @@ class SparkSource:
         warnings = self._forget_ended(queries)
         if start is None or start >= now:
             return NotReady("the first window has just begun", "one policy interval")
-        self._collect_jobs()
         for query in queries:
             warnings += self._collect(query, now)
         return self._window(start, now, executors, warnings)
@@ -123,8 +122,13 @@ class SparkSource:
         return [f"query {collector.name} ended or was restarted" for collector in ended]
 
     def _collect_jobs(self) -> None:
-        newest = self._jobs[-1]["jobId"] if self._jobs else -1
-        self._jobs.extend(reversed(self._status.jobs_after(newest)))
+        """Take in new jobs, and again those that were still running when last seen."""
+        running = [number for number, job in self._jobs.items() if job["status"] == "RUNNING"]
+        settled = min(running) - 1 if running else max(self._jobs, default=-1)
+        for job in self._status.jobs_after(settled):
+            self._jobs[job["jobId"]] = job
+        for number in sorted(self._jobs)[:-_JOBS_KEPT]:
+            del self._jobs[number]
 
     def _collect(self, query: RunningQuery, now: float) -> list[str]:
         if query.continuous:
@@ -141,6 +145,8 @@ class SparkSource:
         )
         after = collector.newest.start if collector.newest else 0.0
         reports = self._status.progress(query, after, _REPORTS_PER_WINDOW)
+        # after the reports: the jobs of a batch that was reported have ended
+        self._collect_jobs()
         executed = [
             number for number, report in enumerate(reports) if "addBatch" in (report.get("durationMs") or {})
         ]
@@ -167,7 +173,10 @@ class SparkSource:
         operators: tuple[OperatorOutline, ...] = ()
         tables: tuple[TaskTable, ...] = ()
         if detailed:
-            operators, tables = self._stages(query, progress)
+            try:
+                operators, tables = self._stages(query, progress)
+            except BadMetrics as error:
+                collector.warnings.append(f"query {query.name}, batch {progress.batch_id}: {error}")
         slots = self._slots_at(progress.start + progress.timeline.total / 2)
         collector.add(ObservedBatch(progress, tables, slots), operators, waiting)
 
@@ -175,11 +184,11 @@ class SparkSource:
         self, query: RunningQuery, progress: BatchProgress
     ) -> tuple[tuple[OperatorOutline, ...], tuple[TaskTable, ...]]:
         """The batch's stages as operators; empty where Spark no longer knows them or had to retry."""
-        jobs = [job for job in self._jobs if _belongs(job, progress)]
+        jobs = [job for job in self._jobs.values() if _belongs(job, progress)]
         if not jobs or any(job["status"] != "SUCCEEDED" or job["numFailedStages"] for job in jobs):
             return (), ()
         ids = sorted({stage for job in jobs for stage in job["stageIds"]})
-        listed = {stage: self._status.tasks(stage, self._settings.max_tasks_per_stage) for stage in ids}
+        listed = {stage: self._tasks(stage) for stage in ids}
         ran = {stage: tasks for stage, tasks in listed.items() if tasks}
         if not ran:
             return (), ()
@@ -188,6 +197,14 @@ class SparkSource:
             read_tasks(operator.name, tasks) for operator, tasks in zip(operators, ran.values(), strict=True)
         )
         return operators, tuple(tables)
+
+    def _tasks(self, stage: int) -> list[dict[str, Any]]:
+        """All tasks of a stage: a part of them would make the stage look cheaper than it is."""
+        most = self._settings.max_tasks_per_stage
+        tasks = self._status.tasks(stage, most + 1)
+        if len(tasks) > most:
+            raise BadMetrics(f"a stage has more than {most} tasks (max_tasks_per_stage): its cost is unknown")
+        return tasks
 
     def _layout(
         self, query: RunningQuery, stages: dict[int, list[dict[str, Any]]]
@@ -210,8 +227,9 @@ class SparkSource:
         found: dict[int, Waiting] = {}
         for number, source in enumerate(progress.sources):
             if reader_for(source.description).listed:
+                running = self._status.is_working(query)
                 unread, read = self._status.unread_files(query, number)
-                found[number] = Waiting(now, unread, read)
+                found[number] = Waiting(now, unread, read, running)
         return found
 
 

@@ -21,6 +21,7 @@ from penstock.errors import SparkUnavailable
 from penstock.observe.stages import StageOutline, parse_outline
 
 Answer = TypeVar("Answer")
+_DEEPEST_DIRECTORIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,11 @@ class SparkStatus:
         return self._ask("asking whether it runs", lambda: bool(self._context.isStopped()))
 
     def executors(self) -> list[dict[str, Any]]:
-        """The active executors, without the driver."""
-        listed = self._ask("listing executors", lambda: self._json(self._store.executorList(True)))
-        return [executor for executor in listed if executor["id"] != "driver"]
+        """The active executors, without the driver, unless it runs the tasks itself (local mode)."""
+        with spark_errors("listing executors"):
+            local = bool(self._context.isLocal())
+            listed = self._json(self._store.executorList(True))
+        return [executor for executor in listed if local or executor["id"] != "driver"]
 
     def queries(self) -> list[RunningQuery]:
         """Active streaming queries of all sessions of the application."""
@@ -157,10 +160,23 @@ class SparkStatus:
             leaf = query.execution.logicalPlan().collectLeaves().apply(source)
             files = leaf.source()
             read = int(files.seenFiles().size())
-            path = self._jvm.org.apache.hadoop.fs.Path(files.toString()[len("FileStreamSource[") : -1])
-            system = path.getFileSystem(self._context.hadoopConfiguration())
-            present = len(system.globStatus(self._jvm.org.apache.hadoop.fs.Path(path, "*")) or [])
+            present = self._count_files(files.toString()[len("FileStreamSource[") : -1])
             return max(0, present - read), read
+
+    def _count_files(self, path: str) -> int:
+        """Files at a path that may hold wild cards, or in the directories there; hidden ones do not count.
+
+        Directories are laid out evenly (by date, by partition), so the first entry tells for all.
+        """
+        paths: Any = self._jvm.org.apache.hadoop.fs.Path
+        pattern = paths(path)
+        system = pattern.getFileSystem(self._context.hadoopConfiguration())
+        for _ in range(_DEEPEST_DIRECTORIES):
+            found = system.globStatus(pattern) or []
+            if not len(found) or not found[0].isDirectory():
+                return len(found)
+            pattern = paths(pattern, "[^._]*")
+        return 0
 
 
 def _timestamp(report: Mapping[str, Any]) -> float:

@@ -15,9 +15,10 @@ from penstock.errors import BadMetrics
 
 _CLUSTER_LABEL = re.compile(r'^\s*label="(.*)";$', re.MULTILINE)
 _NODE = re.compile(r"^\s*(\d+) \[", re.MULTILINE)
-_PLAN_LINE = re.compile(r"^[\s:|+\-]*(?:\*\((\d+)\) )?(\w[\w ]*?\w)(?=[\s\[(]|$)(.*)$")
+_PLAN_LINE = re.compile(r"^[\s:|+\-]*(?:\*\((\d+)\) )?(\w+)(.*)$")
 _CODEGEN = re.compile(r"WholeStageCodegen \((\d+)\)")
 _FUNCTION = re.compile(r"^\s*([A-Za-z_]\w*)\(")
+_FORMAT = re.compile(r"^\s+(\w+)")
 _PLUMBING = {"Exchange", "Project", "InputAdapter", "ColumnarToRow", "WriteToDataSourceV2", "MicroBatchWrite"}
 _PYTHON_NODES = (
     "MapInArrow",
@@ -73,11 +74,10 @@ def codegen_members(plan: str) -> dict[str, list[str]]:
 
 
 def _node_name(name: str, rest: str) -> str:
-    head = name.split(" ", maxsplit=1)[0]
-    if head in _PYTHON_NODES:
-        function = _FUNCTION.match(name[len(head) :] + rest)
-        return f"{head} {function.group(1)}" if function else head
-    return f"{head} {name.split(' ')[1]}" if head == "FileScan" and " " in name else head
+    """A node with what tells it from others of its kind: its Python function, its file format."""
+    detail = _FUNCTION if name in _PYTHON_NODES else _FORMAT if name == "FileScan" else None
+    found = detail.match(rest) if detail else None
+    return f"{name} {found.group(1)}" if found else name
 
 
 def layout(outlines: Sequence[StageOutline], plan: str) -> tuple[OperatorOutline, ...]:
@@ -140,6 +140,13 @@ class TaskTable:
 
 def read_tasks(operator: str, tasks: Iterable[Mapping[str, Any]]) -> TaskTable:
     """Turn Spark's task list into columns; one successful attempt per task counts, the earliest."""
+    try:
+        return _task_table(operator, tasks)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadMetrics(f"{operator}: a task cannot be read: {error!r}") from error
+
+
+def _task_table(operator: str, tasks: Iterable[Mapping[str, Any]]) -> TaskTable:
     done: dict[int, Mapping[str, Any]] = {}
     for task in sorted(tasks, key=lambda task: task["launchTime"]):
         if task.get("status") == "SUCCESS" and task.get("taskMetrics"):
@@ -147,15 +154,16 @@ def read_tasks(operator: str, tasks: Iterable[Mapping[str, Any]]) -> TaskTable:
     ordered = [done[index] for index in sorted(done)]
     if not ordered:
         raise BadMetrics(f"{operator}: no task has reported")
-    starts = [task["launchTime"] / 1000 for task in ordered]
-    ends = [start + (task.get("duration") or 0) / 1000 for start, task in zip(starts, ordered, strict=True)]
+    # milliseconds, as Spark counts: in seconds a task could seem to start before its predecessor's end
+    starts = [int(task["launchTime"]) for task in ordered]
+    ends = [start + int(task.get("duration") or 0) for start, task in zip(starts, ordered, strict=True)]
     executors = [str(task["executorId"]) for task in ordered]
     return TaskTable(
-        execution=_columns(operator, ordered, max(ends) - min(starts)),
+        execution=_columns(operator, ordered, (max(ends) - min(starts)) / 1000),
         executor=tuple(executors),
         slot=_slots(executors, starts, ends),
-        start=min(starts),
-        end=max(ends),
+        start=min(starts) / 1000,
+        end=max(ends) / 1000,
     )
 
 
@@ -186,10 +194,10 @@ def _columns(operator: str, tasks: Sequence[Mapping[str, Any]], wall_seconds: fl
     )
 
 
-def _slots(executors: Sequence[str], starts: Sequence[float], ends: Sequence[float]) -> tuple[int, ...]:
+def _slots(executors: Sequence[str], starts: Sequence[int], ends: Sequence[int]) -> tuple[int, ...]:
     """Give each task the lowest slot of its executor that is free when it starts."""
     free: dict[str, list[int]] = {}
-    busy: dict[str, list[tuple[float, int]]] = {}
+    busy: dict[str, list[tuple[int, int]]] = {}
     opened: dict[str, int] = {}
     slots = [0] * len(starts)
     for number in sorted(range(len(starts)), key=lambda n: starts[n]):

@@ -1,0 +1,292 @@
+"""One query's reports become windows: rates, backlog, instances, with bounded memory."""
+
+import math
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.dataflow.batches import StageExecution
+from penstock.observe.collector import ObservedBatch, QueryCollector
+from penstock.observe.progress import BatchProgress, BatchTimeline, SourceProgress
+from penstock.observe.stages import OperatorOutline, TaskTable
+from penstock.observe.tracking import Waiting
+
+CHAIN = (OperatorOutline("scan", (), False), OperatorOutline("count", ("scan",), True))
+RATE_MICRO_BATCH = "RatePerMicroBatchStream[rowsPerBatch=50"
+KAFKA = "KafkaV2[Subscribe[events]]"
+SOCKET = "TextSocketV2[host: localhost, port: 9999]"
+FILES = "FileStreamSource[file:/data/in]"
+
+
+def collector(period=5.0, unscalable=frozenset()):
+    return QueryCollector("id", "words", "run", period, unscalable)
+
+
+def offset(records):
+    return {"offset": records}
+
+
+def source(records, end, latest=None, description=RATE_MICRO_BATCH):
+    return SourceProgress(description, None, end, latest, records)
+
+
+def table(operator, read, written=0.0, useful=1.0, executors=("0", "0"), slots=(0, 1)):
+    tasks = len(executors)
+
+    def spread(total):
+        return np.full(tasks, total / tasks)
+
+    stage = StageExecution(operator, spread(read), spread(written), spread(useful), spread(0.2), 0.5)
+    return TaskTable(stage, executors, slots, 0.0, 0.5)
+
+
+def progress(batch_id, start, *sources, seconds=2.0, executed=True):
+    timeline = BatchTimeline(0.0, 0.1, seconds - 0.2, 0.1, seconds)
+    records = sum(each.input_records for each in sources)
+    return BatchProgress("run", batch_id, start, timeline, records, sources, executed, 0)
+
+
+def chain_batch(batch_id, start, records, total, latest=None, seconds=2.0):
+    """A batch of the chain that read `records`, and with it `total` of what is offered."""
+    told = source(records, offset(total), None if latest is None else offset(latest))
+    tables = (table("scan", records, records), table("count", records, executors=("0", "1"), slots=(0, 0)))
+    return ObservedBatch(progress(batch_id, start, told, seconds=seconds), tables, slots=4)
+
+
+def scan_batch(batch_id, start, told):
+    """A batch of a query that only reads."""
+    return ObservedBatch(progress(batch_id, start, told), (table("scan", told.input_records),), 4)
+
+
+def idle(batch_id, start, *sources):
+    return ObservedBatch(progress(batch_id, start, *sources, seconds=0.01, executed=False), (), 4)
+
+
+def test_no_window_until_a_batch_has_shown_the_operators():
+    words = collector()
+    assert words.window(0, 10) is None
+    words.add(idle(0, 1.0, source(0, offset(0))), (), {})
+    assert words.window(0, 10) is None
+
+
+def test_a_window_of_a_chain():
+    words = collector(unscalable=frozenset({"count"}))
+    words.add(chain_batch(0, 0.0, 500, 500), CHAIN, {})
+    words.add(chain_batch(1, 5.0, 500, 1000), CHAIN, {})
+    window = words.window(0.0, 10.0)
+    assert window.graph.edges == (("scan", "count"),)
+    assert [operator.scalable for operator in window.graph.operators] == [True, False]
+    assert [batch.batch_id for batch in window.batches] == [0, 1]
+    assert window.batches[0].slots == 4
+    rate = window.sources["scan"]
+    assert (rate.offered_per_second, rate.observed_per_second, rate.backlog_records) == (100, 100, 0)
+    assert window.latency_seconds == 2.5 + 2.0
+
+
+def test_instances_are_slots_with_their_tasks_of_all_batches_added_up():
+    words = collector()
+    words.add(chain_batch(0, 0.0, 500, 500), CHAIN, {})
+    words.add(chain_batch(1, 5.0, 300, 800), CHAIN, {})
+    metrics = words.window(0.0, 10.0).metrics
+    assert len(metrics.operator) == 4
+    assert metrics.records_in.sum() == 2 * 800
+    assert metrics.useful_seconds.sum() == pytest.approx(4.0)
+    assert list(metrics.records_in) == [400, 400, 400, 400]
+
+
+def test_a_window_holds_the_batches_that_ended_in_it():
+    words = collector()
+    for number in range(4):
+        words.add(chain_batch(number, 5.0 * number, 100, 100 * (number + 1)), CHAIN, {})
+    assert [batch.batch_id for batch in words.window(7.0, 12.0).batches] == [2]
+    assert [batch.batch_id for batch in words.window(6.9, 12.0).batches] == [1, 2]
+
+
+def test_a_window_without_a_batch_keeps_the_rates_last_known():
+    words = collector()
+    words.add(chain_batch(0, 0.0, 500, 500), CHAIN, {})
+    words.add(chain_batch(1, 5.0, 500, 1000), CHAIN, {})
+    words.window(0.0, 10.0)
+    later = words.window(10.0, 20.0)
+    assert later.batches == ()
+    assert later.latency_seconds is None
+    assert later.sources["scan"].observed_per_second == 100
+    assert later.sources["scan"].offered_per_second == 100
+
+
+@pytest.mark.parametrize("late_start", [2.0, 5.0])
+def test_reports_out_of_order_or_twice_are_dropped_with_a_warning(late_start):
+    words = collector()
+    words.add(chain_batch(1, 5.0, 500, 1000), CHAIN, {})
+    words.add(chain_batch(0, late_start, 700, 500), CHAIN, {})
+    assert words.warnings == ["a report of batch 0 came twice or out of order and was dropped"]
+    assert [batch.batch_id for batch in words.window(0.0, 10.0).batches] == [1]
+
+
+def test_a_query_that_falls_behind_shows_its_backlog():
+    words = collector(period=5.0)
+    words.add(chain_batch(0, 0.0, 500, 500, latest=500), CHAIN, {})
+    words.add(chain_batch(1, 5.0, 500, 1000, latest=1500), CHAIN, {})
+    words.add(chain_batch(2, 10.0, 500, 1500, latest=2500), CHAIN, {})
+    rate = words.window(0.0, 12.0).sources["scan"]
+    assert rate.offered_per_second == 200
+    assert rate.observed_per_second == 100
+    # 1,000 left unread + 2 s at 200/s − two periods of 5 s at 200/s is below 0; 10 s later it is not
+    assert rate.backlog_records == 0
+    assert words.window(0.0, 22.0).sources["scan"].backlog_records == 1000 + 12 * 200 - 2000
+
+
+def test_idle_triggers_carry_the_offer_on_and_are_no_batches():
+    words = collector()
+    words.add(chain_batch(0, 0.0, 500, 500), CHAIN, {})
+    words.add(chain_batch(1, 5.0, 500, 1000), CHAIN, {})
+    words.add(idle(2, 15.0, source(0, offset(1000))), (), {})
+    window = words.window(0.0, 20.0)
+    assert len(window.batches) == 2
+    assert window.sources["scan"].offered_per_second == pytest.approx(500 / 15)
+
+
+def test_batches_without_fetched_tasks_count_for_rates_alone():
+    words = collector()
+    words.add(chain_batch(0, 0.0, 500, 500), CHAIN, {})
+    without = ObservedBatch(progress(1, 5.0, source(300, offset(800))), (), 4)
+    words.add(without, (), {})
+    window = words.window(0.0, 10.0)
+    assert [batch.batch_id for batch in window.batches] == [0]
+    assert window.sources["scan"].observed_per_second == 80
+
+
+def test_a_new_layout_replaces_the_old_one_and_its_batches():
+    words = collector()
+    words.add(chain_batch(0, 0.0, 500, 500), CHAIN, {})
+    alone = ObservedBatch(progress(1, 5.0, source(500, offset(1000))), (table("scan", 500),), 4)
+    words.add(alone, CHAIN[:1], {})
+    window = words.window(0.0, 10.0)
+    assert [operator.name for operator in window.graph.operators] == ["scan"]
+    assert [batch.batch_id for batch in window.batches] == [1]
+
+
+def test_an_unknown_source_offers_what_was_read_and_says_so():
+    words = collector()
+    for number in range(3):
+        told = source(100, number, description=SOCKET)
+        words.add(scan_batch(number, 5.0 * number, told), CHAIN[:1], {})
+    assert words.window(0.0, 15.0).sources["scan"].offered_per_second == 20
+    assert words.warnings == [f"what is offered to {SOCKET} is unknown: what was read is taken instead"]
+
+
+def test_reports_that_spark_no_longer_had_do_not_make_an_unknown_offer_look_small():
+    words = collector()
+    for number, start in [(0, 0.0), (1, 5.0), (90, 450.0), (91, 455.0)]:
+        told = source(100, number, description=SOCKET)
+        words.add(scan_batch(number, start, told), CHAIN[:1], {})
+    assert words.window(10.0, 460.0).sources["scan"].offered_per_second == 20
+
+
+def test_kafka_partitions_that_join_add_to_the_offer():
+    words = collector()
+    for number in range(2):
+        end = {"events": {"0": 100 * number}}
+        latest = {"events": {"0": 200 * number, "1": 300 * number}}
+        told = source(100, end, latest, KAFKA)
+        words.add(scan_batch(number, 10.0 * number, told), CHAIN[:1], {})
+    rate = words.window(0.0, 10.0 + 2.0).sources["scan"]
+    assert rate.offered_per_second == 50
+    assert words.window(0.0, 40.0).sources["scan"].backlog_records == 400 + 30 * 50 - 2 * 50 * 5
+
+
+def files_batch(number, start, records):
+    return scan_batch(number, start, source(records, {"logOffset": number}, description=FILES))
+
+
+def test_files_that_wait_are_a_backlog_in_records():
+    words = collector()
+    words.add(files_batch(0, 0.0, 100), CHAIN[:1], {0: Waiting(2.5, files_unread=29, files_read=1)})
+    assert math.isnan(words.window(0.0, 2.5).sources["scan"].offered_per_second)
+    words.add(files_batch(1, 5.0, 100), CHAIN[:1], {0: Waiting(7.5, files_unread=28, files_read=2)})
+    rate = words.window(2.5, 7.5).sources["scan"]
+    assert rate.offered_per_second == 0
+    assert rate.backlog_records == 2800
+
+
+def test_files_that_arrive_are_an_offer_in_records():
+    words = collector()
+    words.add(files_batch(0, 0.0, 100), CHAIN[:1], {0: Waiting(2.5, files_unread=0, files_read=1)})
+    words.add(files_batch(1, 5.0, 100), CHAIN[:1], {})
+    words.add(files_batch(2, 10.0, 100), CHAIN[:1], {0: Waiting(12.5, files_unread=7, files_read=3)})
+    assert words.window(2.5, 12.5).sources["scan"].offered_per_second == 90
+
+
+def test_a_join_with_a_batch_that_only_moves_the_watermark_on():
+    layout = (
+        OperatorOutline("b-fast", (), False),
+        OperatorOutline("a-slow", (), False),
+        OperatorOutline("join", ("b-fast", "a-slow"), True),
+    )
+    words = collector()
+    for number in range(3):
+        fast, slow = (4000, 50) if number < 2 else (0, 0)
+        told = (source(slow, offset(50 * (number + 1))), source(fast, offset(4000 * (number + 1))))
+        tables = (table("b-fast", fast), table("a-slow", slow), table("join", fast + slow))
+        words.add(ObservedBatch(progress(number, 5.0 * number, *told), tables, 4), layout, {})
+    sources = words.window(0.0, 15.0).sources
+    assert sources["a-slow"].offered_per_second == 10
+    assert sources["b-fast"].offered_per_second == 800
+
+
+def test_executors_of_state_are_those_of_the_newest_stateful_stage():
+    words = collector()
+    assert words.executors_of_state() == {}
+    words.add(chain_batch(0, 0.0, 500, 500), CHAIN, {})
+    assert words.executors_of_state() == {"0": 1, "1": 1}
+
+
+def size_of(value, seen):
+    """Bytes of an object with all that it holds."""
+    if id(value) in seen:
+        return 0
+    seen.add(id(value))
+    held = list(getattr(value, "__dict__", {}).values())
+    held += [getattr(value, slot) for slot in getattr(type(value), "__slots__", ()) if hasattr(value, slot)]
+    if isinstance(value, dict):
+        held += [*value.keys(), *value.values()]
+    elif hasattr(value, "__iter__") and not isinstance(value, str | bytes | np.ndarray):
+        held += list(value)
+    return sys.getsizeof(value) + sum(size_of(each, seen) for each in held)
+
+
+def test_memory_is_bounded_over_ten_thousand_batches():
+    words = collector()
+    sizes = {}
+    for number in range(10_000):
+        words.add(chain_batch(number, 5.0 * number, 100, 100 * (number + 1)), CHAIN, {})
+        if number in (199, 9_999):
+            words.window(5.0 * number - 20, 5.0 * number + 5)
+            words.warnings.clear()
+            sizes[number] = size_of(words, set())
+    assert sizes[9_999] < 1.05 * sizes[199]
+
+
+reports = st.tuples(st.floats(0, 1000), st.integers(0, 10**6), st.booleans())
+
+
+@given(st.lists(reports, min_size=1, max_size=30), st.floats(0, 1000), st.floats(0.1, 500))
+def test_whatever_comes_in_whatever_order_a_window_is_sound(reports, start, length):
+    words = collector()
+    total = 0
+    for number, (at, records, detailed) in enumerate(reports):
+        total += records
+        batch = chain_batch(number, at, records, total)
+        words.add(batch if detailed else ObservedBatch(batch.progress, (), 4), CHAIN if detailed else (), {})
+    window = words.window(start, start + length)
+    if window is None:
+        assert not reports[0][2]
+        return
+    assert all(start < batch.start + batch.seconds <= start + length for batch in window.batches)
+    for rate in window.sources.values():
+        assert not rate.offered_per_second < 0
+        assert not rate.observed_per_second < 0
+        assert rate.backlog_records >= 0

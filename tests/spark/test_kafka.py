@@ -1,0 +1,122 @@
+"""The offered rate and the backlog of a Kafka source, seen by Penstock, against what was produced."""
+
+import threading
+import time
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.observe.spark_source import SparkSource
+from penstock.settings import Settings
+from tests.kafka_broker import connector_jars, kafka_broker
+from tests.spark.watching import query_of, wait_for, watch
+
+pytestmark = pytest.mark.spark
+
+RATE = 400
+READ_PER_TRIGGER = 150
+PERIOD_SECONDS = 1.0
+
+
+class SteadyProducer(threading.Thread):
+    """Produces RATE records a second by the clock, until stopped."""
+
+    def __init__(self, address, topic):
+        super().__init__(daemon=True)
+        self.produced = 0
+        self.since = time.time()
+        self._topic = topic
+        self._producer = Producer({"bootstrap.servers": address, "linger.ms": 5, "log_level": 0})
+        self._stopped = threading.Event()
+
+    def run(self):
+        while not self._stopped.wait(0.05):
+            while self.produced < RATE * (time.time() - self.since):
+                self._producer.produce(self._topic, value=b"record", partition=self.produced % 3)
+                self.produced += 1
+            self._producer.flush()
+
+    def stop(self):
+        self._stopped.set()
+        self.join()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with kafka_broker(tmp_path_factory.mktemp("kafka")) as address:
+        yield address
+
+
+@pytest.fixture
+def topic(broker):
+    admin = AdminClient({"bootstrap.servers": broker})
+    admin.create_topics([NewTopic("events", num_partitions=3)])["events"].result(30)
+    return "events"
+
+
+@pytest.fixture(scope="module")
+def spark(local_cluster):
+    session = local_cluster(executors=1, cores=3)
+    for jar in connector_jars():
+        session.sql(f"ADD JAR '{jar}'")
+    return session
+
+
+@pytest.fixture
+def query(spark, broker, topic, tmp_path):
+    stream = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", broker)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", READ_PER_TRIGGER)
+        .load()
+    )
+    query = (
+        stream.writeStream.format("noop")
+        .queryName("from_kafka")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime=f"{PERIOD_SECONDS} seconds")
+        .start()
+    )
+    yield query
+    query.stop()
+
+
+def only_source(window):
+    (rate,) = query_of(window, "from_kafka").sources.values()
+    return rate
+
+
+def records_read(query, window):
+    """Records read up to the newest batch of the window, by Spark's own reports."""
+    newest = query_of(window, "from_kafka").batches[-1].batch_id
+    return sum(report.numInputRows for report in query.recentProgress if report.batchId <= newest)
+
+
+def test_offered_rate_and_backlog_are_those_of_the_producer(spark, broker, topic, query):
+    source = SparkSource(spark, Settings())
+    producer = SteadyProducer(broker, topic)
+    producer.start()
+    watch(source, "from_kafka", lambda seen: bool(seen.batches))
+    time.sleep(6)
+    window = source.observe(time.time())
+    produced = producer.produced
+    read = records_read(query, window)
+    rate = only_source(window)
+
+    assert rate.offered_per_second == pytest.approx(RATE, rel=0.2)
+    assert rate.observed_per_second < 1.2 * READ_PER_TRIGGER / PERIOD_SECONDS
+    waits_anyway = 2 * RATE * PERIOD_SECONDS
+    assert rate.backlog_records == pytest.approx(produced - read - waits_anyway, abs=1.5 * RATE)
+
+    producer.stop()
+    quiet = wait_for("a window without new records", lambda: when_quiet(source), every=2.0)
+    assert only_source(quiet).backlog_records == producer.produced - records_read(query, quiet) > 0
+    assert query.isActive
+
+
+def when_quiet(source):
+    window = source.observe(time.time())
+    return window if only_source(window).offered_per_second == 0 else None
