@@ -212,6 +212,7 @@ class Autopilot:
         raise BadInput(f"unknown command {command!r}; known: hello, pause, resume, status")
 
     def _end(self) -> None:
+        self._loop.leave(self._clock())
         with _attaching:
             if _attached.get(self.application) is self:
                 del _attached[self.application]

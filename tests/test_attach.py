@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from penstock import control
 from penstock.attach import Autopilot
+from penstock.decide.outcome import Status
 from penstock.decide.policy import Hold, Policy
 from penstock.errors import ActionFailed, SparkUnavailable
 from penstock.journal.store import journal_at
@@ -98,6 +100,19 @@ def test_an_action_under_way_is_shown(bench: Bench) -> None:
     eventually(lambda: handle.status()["action_in_flight"])
     action = handle.status()["action_in_flight"]
     assert (action["from"], action["to"]) == (2, 5)
+
+
+def test_an_action_under_way_is_closed_in_the_journal_when_the_autopilot_leaves(bench: Bench) -> None:
+    bench.actuator.takes = 10_000
+    handle = bench.autopilot(FixedPolicy(a_scale(5)))
+    eventually(lambda: handle.status()["action_in_flight"])
+    handle.detach()
+    with closing(journal_at(bench.directory / "journal.db")) as journal:
+        (action,) = journal.actions("app-1")
+        assert action.status is Status.UNKNOWN
+        assert "detached" in action.detail
+        assert journal.unfinished("app-1") == ()
+    assert handle.status()["action_in_flight"] is None
 
 
 def test_observing_only_changes_nothing(bench: Bench) -> None:
