@@ -1,0 +1,110 @@
+"""`penstock diagnose PATH`: finds the logs or traces, diagnoses each, and writes what was asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from penstock.diagnose.diagnosis import Diagnosis, Span, diagnose_log, diagnose_trace
+from penstock.diagnose.event_log import read_log
+from penstock.diagnose.html_report import html_report
+from penstock.diagnose.log_files import LogFiles, find_logs
+from penstock.diagnose.perfetto import perfetto_trace
+from penstock.diagnose.terminal_report import print_diagnosis
+from penstock.diagnose.trace import from_table
+from penstock.errors import BadInput
+
+FOLLOW_SECONDS = 5.0
+
+
+def diagnose(  # noqa: PLR0913 - one argument for every option of the command
+    path: Path,
+    window_seconds: float | None = None,
+    html: Path | None = None,
+    perfetto: Path | None = None,
+    start: float | None = None,
+    end: float | None = None,
+    *,
+    follow: bool = False,
+    as_json: bool = False,
+    console: Console | None = None,
+) -> int:
+    """Diagnoses what is at `path`; `start` and `end` are seconds since the epoch. Gives the exit code."""
+    console = console or Console()
+    span = Span(_microseconds(window_seconds), _microseconds(start), _microseconds(end))
+    if window_seconds is not None and window_seconds <= 0:
+        raise BadInput(f"--window must be longer than nothing, not {window_seconds} s")
+    while True:
+        running: list[Path] = []
+        found = list(_diagnoses(path, span, running))
+        is_last = not (follow and running)
+        if html:
+            _write(html, html_report(found).encode())
+        if perfetto:
+            _write(perfetto, orjson.dumps(perfetto_trace(found[0])))
+        # With JSON there is one answer, at the end.
+        if is_last or not as_json:
+            _show(found, as_json, console)
+        if is_last:
+            return 0
+        time.sleep(FOLLOW_SECONDS)
+
+
+def _show(found: list[Diagnosis], as_json: bool, console: Console) -> None:
+    if as_json:
+        answers = [diagnosis.to_json() for diagnosis in found]
+        answer = answers[0] if len(answers) == 1 else _together(answers)
+        console.print(orjson.dumps(answer).decode(), soft_wrap=True, markup=False, highlight=False)
+    else:
+        for diagnosis in found:
+            print_diagnosis(diagnosis, console)
+
+
+def _together(answers: list[dict[str, Any]]) -> dict[str, Any]:
+    windows = [window for answer in answers for window in answer["windows"]]
+    warnings = [warning for answer in answers for warning in answer["warnings"]]
+    return {"windows": windows, "warnings": warnings, "applications": answers}
+
+
+def _diagnoses(path: Path, span: Span, running: list[Path]) -> Iterator[Diagnosis]:
+    if path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
+        yield diagnose_trace(from_table(read_parquet(path)), span, path.name)
+        return
+    logs = find_logs(path)
+    for log in logs:
+        if log.in_progress:
+            running.append(log.path)
+        yield _log_diagnosis(log, span)
+
+
+def _log_diagnosis(files: LogFiles, span: Span) -> Diagnosis:
+    log = read_log(files.lines())
+    if not log.lines or (log.start < 0 and not len(log.tasks)):
+        raise BadInput(f"{files.path}: is not a Spark event log, or nothing of it was written yet")
+    return diagnose_log(log, span)
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """A trace file or directory as one table."""
+    try:
+        return pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise BadInput(f"{path}: is not a Parquet trace ({error})") from error
+
+
+def _microseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1e6)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written ({error.strerror})") from error

@@ -1,0 +1,72 @@
+"""The diagnosis on the terminal: the answer first, then the summaries, then what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from penstock.diagnose.diagnosis import Diagnosis
+from penstock.diagnose.trace import Activity
+
+_MOST = 8
+
+
+def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
+    """Prints everything that a reader needs to act."""
+    console.print(f"[bold]{escape(diagnosis.name)}[/bold] {escape(diagnosis.application)}")
+    console.print(f"[bold]{escape(diagnosis.answer)}[/bold]")
+    _activities(diagnosis, console)
+    _table(console, "workers", diagnosis.whole.worker)
+    _table(console, "operators, per instance", diagnosis.whole.operator)
+    channels = {f"{source} → {target}": share for source, target, share in diagnosis.whole.communication}
+    _table(console, "channels", channels)
+    _forecasts(diagnosis, console)
+    console.print("[bold]what to do[/bold]")
+    for finding in diagnosis.findings:
+        console.print(f"  {escape(finding.sentence)} {escape(finding.advice)}")
+    for warning in diagnosis.warnings:
+        console.print(f"  warning: {escape(warning)}")
+
+
+def _activities(diagnosis: Diagnosis, console: Console) -> None:
+    whole = diagnosis.whole
+    busy = {name: value for name, value in whole.profile.activity.items() if name != Activity.WAITING.label}
+    total = sum(busy.values()) or 1.0
+    table = Table(title="activities", title_justify="left")
+    for column in ("activity", "critical path", "busy time", "one random path"):
+        table.add_column(column, justify="left" if column == "activity" else "right")
+    for name in sorted({*whole.activity, *busy}, key=lambda name: -whole.activity.get(name, 0.0)):
+        shares = (
+            whole.activity.get(name, 0.0),
+            busy.get(name, 0.0) / total,
+            diagnosis.single_path.get(name, 0.0),
+        )
+        table.add_row(name, *(f"{share:.1%}" for share in shares))
+    console.print(table)
+
+
+def _table(console: Console, title: str, values: Mapping[str, float]) -> None:
+    if not values:
+        return
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(justify="right")
+    for name, value in sorted(values.items(), key=lambda item: -item[1])[:_MOST]:
+        table.add_row(escape(name), f"{value:.1%}")
+    console.print(table)
+
+
+def _forecasts(diagnosis: Diagnosis, console: Console) -> None:
+    found = diagnosis.what_if
+    if found is None:
+        return
+    times = ", ".join(f"{item.slots} slots: {item.seconds:.1f} s" for item in found.forecasts)
+    console.print(
+        f"replayed on other slots (measured {found.measured_seconds:.1f} s on {found.slots}): {times}"
+    )
+    gains = {name: gain for name, gain in found.gains.items() if gain >= 0.01 * found.measured_seconds}
+    for name, gain in sorted(gains.items(), key=lambda item: -item[1]):
+        console.print(f"  without {name}: {gain:.1f} s less")

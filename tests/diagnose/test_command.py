@@ -1,0 +1,125 @@
+"""The command, from a path to what it prints and writes."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from penstock.diagnose.answer import find_straggler
+from penstock.diagnose.command import diagnose
+from penstock.diagnose.diagnosis import Span, diagnose_log
+from penstock.diagnose.event_log import read_log
+from penstock.diagnose.trace import to_table
+from penstock.errors import BadInput
+from tests.diagnose.logs import BASE, LogBuilder, skewed_job
+from tests.diagnose.test_participation import figure_3_3
+from tests.diagnose.traces import trace_of
+
+
+def write(tmp_path, builder, name="app-1"):
+    path = tmp_path / name
+    path.write_bytes(b"\n".join(builder.lines))
+    return path
+
+
+def run(path, **options):
+    text = io.StringIO()
+    code = diagnose(path, console=Console(file=text, width=200), **options)
+    return code, text.getvalue()
+
+
+def test_the_answer_comes_first_and_names_the_straggler(tmp_path):
+    code, text = run(write(tmp_path, skewed_job()))
+    assert code == 0
+    answer = text.splitlines()[1]
+    assert "of the critical path is the run of tasks" in answer
+    assert "partition 7 on executor 2" in answer
+    assert "6.1 times the median" in answer
+
+
+def test_json_follows_the_contract(tmp_path):
+    code, text = run(write(tmp_path, skewed_job()), window_seconds=2.0, as_json=True)
+    answer = json.loads(text.splitlines()[-1])
+    assert code == 0
+    assert len(text.splitlines()) == 1
+    assert len(answer["windows"]) == 5
+    for window in answer["windows"]:
+        assert sum(window["activity"].values()) == pytest.approx(1)
+        assert {"start_ms", "end_ms", "paths_log10", "worker", "operator", "communication"} <= set(window)
+    assert answer["windows"][0]["start_ms"] == BASE
+    assert answer["warnings"] == []
+
+
+def test_a_part_of_the_time(tmp_path):
+    options = {"start": (BASE + 2000) / 1000, "end": (BASE + 4000) / 1000, "as_json": True}
+    _, text = run(write(tmp_path, skewed_job()), **options)
+    (window,) = json.loads(text)["windows"]
+    assert (window["start_ms"], window["end_ms"]) == (BASE + 2000, BASE + 4000)
+    with pytest.raises(BadInput, match="nothing to diagnose"):
+        run(write(tmp_path, skewed_job()), start=(BASE + 90_000) / 1000)
+
+
+def test_many_logs_are_answered_together(tmp_path):
+    write(tmp_path, skewed_job(), "app-1")
+    write(tmp_path, skewed_job(), "app-2")
+    _, text = run(tmp_path, as_json=True)
+    answer = json.loads(text)
+    assert len(answer["applications"]) == len(answer["windows"]) == 2
+
+
+def test_html_is_self_contained_and_perfetto_marks_the_critical_path(tmp_path):
+    html, perfetto = tmp_path / "report.html", tmp_path / "trace.json"
+    run(write(tmp_path, skewed_job()), html=html, perfetto=perfetto, window_seconds=1.0)
+    page = html.read_text()
+    assert "partition 7 on executor 2" in page
+    assert "<script src" not in page
+    events = json.loads(perfetto.read_text())["traceEvents"]
+    critical = [event for event in events if event.get("cat") == "critical"]
+    assert critical
+    assert all(event["args"]["critical participation"] > 0 for event in critical)
+    assert {event["args"]["name"] for event in events if event["name"] == "thread_name"} >= {"driver"}
+
+
+def test_a_trace_of_another_engine_is_diagnosed(tmp_path):
+    path = tmp_path / "trace.parquet"
+    pq.write_table(to_table(trace_of(figure_3_3(), scale=1_000_000)), path)
+    _, text = run(path, as_json=True)
+    answer = json.loads(text)
+    assert max(answer["whole"]["worker"], key=answer["whole"]["worker"].get) == "W2"
+    assert answer["windows"][0]["paths_log10"] == pytest.approx(0.954, abs=0.001)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\n", b'{"a": 1}\n'])
+def test_what_is_no_log_is_refused_with_its_name(tmp_path, content):
+    path = tmp_path / "other.txt"
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match="other"):
+        run(path)
+
+
+def test_a_window_must_have_a_length(tmp_path):
+    with pytest.raises(BadInput, match="--window"):
+        run(write(tmp_path, skewed_job()), window_seconds=0)
+
+
+def test_a_driver_bound_application_is_told_that_executors_do_not_help():
+    log = LogBuilder().executor("1", 100)
+    log.job(0, 1000, [0]).stage(0, 1005, 1).start(0, 0, "1", 1010).end(0, 0, "1", 1010, 1400).job_end(0, 1410)
+    found = diagnose_log(read_log(log.application_end(9000).lines), Span())
+    assert "the program on the driver" in found.answer
+    assert "more executors would not help" in found.answer
+
+
+def test_an_operator_with_more_tasks_than_slots_wants_executors():
+    log = LogBuilder().executor("1", 100, cores=1).job(0, 200, [0]).stage(0, 205, 4)
+    for task in range(4):
+        at = 210 + 1000 * task
+        log.start(0, task, "1", at).end(0, task, "1", at, at + 990)
+    read = read_log(log.job_end(0, 4300).application_end(4400).lines)
+    found = diagnose_log(read, Span())
+    assert "4 tasks share 1 slots" in found.findings[0].advice
+    assert find_straggler(read, "stage 0: Scan") is None
