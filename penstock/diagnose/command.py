@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.console import Console
 
 from penstock.diagnose.diagnosis import Diagnosis, Span, diagnose_log, diagnose_trace
@@ -18,7 +16,7 @@ from penstock.diagnose.html_report import html_report
 from penstock.diagnose.log_files import LogFiles, find_logs
 from penstock.diagnose.perfetto import perfetto_trace
 from penstock.diagnose.terminal_report import print_diagnosis
-from penstock.diagnose.trace import from_table
+from penstock.diagnose.trace_files import read_trace
 from penstock.errors import BadInput
 
 FOLLOW_SECONDS = 5.0
@@ -75,7 +73,7 @@ def _together(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _diagnoses(path: Path, span: Span, running: list[Path]) -> Iterator[Diagnosis]:
     if path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
-        yield diagnose_trace(from_table(read_parquet(path)), span, path.name)
+        yield diagnose_trace(read_trace(path), span, path.name)
         return
     logs = find_logs(path)
     for log in logs:
@@ -89,14 +87,6 @@ def _log_diagnosis(files: LogFiles, span: Span) -> Diagnosis:
     if not log.lines or (log.start < 0 and not len(log.tasks)):
         raise BadInput(f"{files.path}: is not a Spark event log, or nothing of it was written yet")
     return diagnose_log(log, span)
-
-
-def read_parquet(path: Path) -> pa.Table:
-    """A trace file or directory as one table."""
-    try:
-        return pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise BadInput(f"{path}: is not a Parquet trace ({error})") from error
 
 
 def _microseconds(seconds: float | None) -> int | None:

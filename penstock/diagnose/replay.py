@@ -39,6 +39,7 @@ class JobPlan:
     delay: float
     tail: float
     stages: tuple[StagePlan, ...]
+    measured_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +91,13 @@ def _job_plan(log: ApplicationLog, job: Job, order: _Order, rows: Mapping[int, C
     )
     finish = [int(log.tasks["finish"][plan.rows].max()) for plan in stages]
     tail = max(0, job.ended - max(finish, default=job.started)) / 1000
+    seconds = (job.ended - job.started) / 1000
     ended_at, before = order.last_end(job)
     started_at, beside = order.last_start(job)
     if beside is not None and (before is None or started_at > ended_at):
-        return JobPlan(job.job, beside, False, (job.started - started_at) / 1000, tail, stages)
+        return JobPlan(job.job, beside, False, (job.started - started_at) / 1000, tail, stages, seconds)
     anchor = log.start if before is None else ended_at
-    return JobPlan(job.job, before, True, (job.started - anchor) / 1000, tail, stages)
+    return JobPlan(job.job, before, True, (job.started - anchor) / 1000, tail, stages, seconds)
 
 
 class _Order:
