@@ -78,7 +78,7 @@ class SparkActuator:
 
     def _perform(self, progress: Progress) -> None:
         for instruction in progress.instructions:
-            _LOG.info("performing %s", instruction)
+            _LOG.debug("performing %s", instruction)
             self._instruct(instruction)
         self._change, self._outcome = progress.change, progress.outcome
 

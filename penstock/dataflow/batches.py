@@ -26,7 +26,11 @@ class StageExecution:
 
 @dataclass(frozen=True, slots=True)
 class BatchExecution:
-    """One finished micro-batch of one query, with the slots it could use."""
+    """One finished micro-batch of one query, with the slots it could use.
+
+    Not `settled`: executors came or went while it ran, or had just come and were still warming up, so
+    that its times tell nothing about any slot count.
+    """
 
     batch_id: int
     start: float
@@ -34,6 +38,7 @@ class BatchExecution:
     slots: int
     input_records: float
     stages: tuple[StageExecution, ...]
+    settled: bool = True
 
     @property
     def serial_seconds(self) -> float:

@@ -186,7 +186,9 @@ def _same(left: Sequence[BatchExecution], right: Sequence[BatchExecution]) -> bo
 
 
 def _is_usable(batch: BatchExecution) -> bool:
-    """Whether the batch can have happened: broken clocks and counters must not enter the fit."""
+    """Whether the batch tells about its slots: broken counters and changing executors stay out of the fit."""
+    if not batch.settled:
+        return False
     times = (batch.start, batch.seconds, *(stage.wall_seconds for stage in batch.stages))
     sane = all(math.isfinite(value) for value in times) and batch.seconds >= 0 and batch.slots >= 1
     return sane and all(_is_sane(stage) for stage in batch.stages)

@@ -98,9 +98,9 @@ def _backlog_grows(history: Sequence[Measured], source: str, by: float) -> bool:
 
 def _busy(window: ApplicationWindow) -> float | None:
     shares = [
-        _mean(batch.seconds for batch in query.batches) / query.period_seconds
+        _mean(batch.seconds for batch in query.batches if batch.settled) / query.period_seconds
         for query in window.queries
-        if query.batches and query.period_seconds
+        if query.period_seconds and any(batch.settled for batch in query.batches)
     ]
     return max(shares, default=None)
 

@@ -108,6 +108,8 @@ def _silent(query: QueryWindow) -> NotReady | None:
     """Batches without records tell no cost per record, and records that no source counted tell no rate."""
     if not query.batches:
         return NotReady("no batch finished in the window", "a finished batch")
+    if not any(batch.settled for batch in query.batches):
+        return NotReady("executors came or went during the batch, or are new to it", "the next batch")
     read = dict.fromkeys(query.graph.sources, 0.0)
     for batch in query.batches:
         for stage in batch.stages:

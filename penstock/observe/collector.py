@@ -27,6 +27,7 @@ class ObservedBatch:
     progress: BatchProgress
     tables: tuple[TaskTable, ...]
     slots: int
+    settled: bool = True
 
 
 class QueryCollector:
@@ -92,6 +93,13 @@ class QueryCollector:
             period_seconds=self.period_seconds,
             latency_seconds=self._latency(batches),
         )
+
+    def working_before(self, progress: BatchProgress) -> float:
+        """When the last earlier batch with records began; infinity if this one is the first."""
+        earlier = (
+            batch.progress for batch in reversed(self._batches) if batch.progress.start < progress.start
+        )
+        return next((one.start for one in earlier if one.input_records > 0), float("inf"))
 
     def executors_of_state(self) -> dict[str, int]:
         """Executor → state bins that its tasks worked on in the newest batch with known tasks."""
@@ -174,6 +182,7 @@ def _execution(batch: ObservedBatch) -> BatchExecution:
         slots=batch.slots,
         input_records=batch.progress.input_records,
         stages=tuple(table.execution for table in batch.tables),
+        settled=batch.settled,
     )
 
 

@@ -66,7 +66,8 @@ class SparkSource:
         windows = [collector.window(start, now) for collector in self._collectors.values()]
         ready = tuple(window for window in windows if window is not None)
         if not ready:
-            return NotReady("no query has finished a batch with data yet", "the first batch")
+            unseen = "no batch with data has been seen to its end yet"
+            return NotReady("; ".join([unseen, *dict.fromkeys(warnings)]), "the first batch")
         states = self._executor_states(executors)
         return ApplicationWindow(
             application=self._application,
@@ -99,6 +100,16 @@ class SparkSource:
     def _slots_at(self, moment: float) -> int:
         return sum(
             slots for added, removed, slots in self._executor_history.values() if added <= moment < removed
+        )
+
+    def _settled(self, progress: BatchProgress, worked_before: float) -> bool:
+        """Whether the batch had the same executors throughout, all of which had worked on one before.
+
+        A new executor's first tasks start Python workers and compile code: seen to take seconds each.
+        """
+        return worked_before < progress.start and not any(
+            worked_before < added <= progress.end or progress.start < removed <= progress.end
+            for added, removed, _ in self._executor_history.values()
         )
 
     def _executor_states(self, executors: list[dict[str, Any]]) -> tuple[ExecutorState, ...]:
@@ -176,9 +187,11 @@ class SparkSource:
             try:
                 operators, tables = self._stages(query, progress)
             except BadMetrics as error:
-                collector.warnings.append(f"query {query.name}, batch {progress.batch_id}: {error}")
-        slots = self._slots_at(progress.start + progress.timeline.total / 2)
-        collector.add(ObservedBatch(progress, tables, slots), operators, waiting)
+                collector.warnings.append(f"query {query.name}: {error}")
+        settled = self._settled(progress, collector.working_before(progress))
+        collector.add(
+            ObservedBatch(progress, tables, self._slots_at(progress.end), settled), operators, waiting
+        )
 
     def _stages(
         self, query: RunningQuery, progress: BatchProgress

@@ -154,7 +154,8 @@ def test_broken_columns_do_not_enter(column, bad):
 
 
 @pytest.mark.parametrize(
-    "change", [{"seconds": float("nan")}, {"seconds": -1.0}, {"slots": 0}, {"start": float("inf")}]
+    "change",
+    [{"seconds": float("nan")}, {"seconds": -1.0}, {"slots": 0}, {"start": float("inf")}, {"settled": False}],
 )
 def test_broken_batches_do_not_enter(change):
     memory = CostMemory()

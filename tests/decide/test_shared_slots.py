@@ -434,3 +434,21 @@ def test_any_load_gives_a_sane_answer(rate, executors, cores, backlog, seed):
     if isinstance(answer, Scale):
         assert answer.parallelism[EXECUTORS] >= 1
         assert answer.parallelism[EXECUTORS] * cores <= 15 + cores - 1, "no stage has more than 15 tasks"
+
+
+def test_batches_during_a_change_of_executors_are_not_believed():
+    query = words(word_count(), 60.0, 10)
+    unsettled = replace(query, batches=tuple(replace(batch, settled=False) for batch in query.batches))
+    answer = SharedSlots(Ds2Settings()).propose(window(unsettled))
+    assert isinstance(answer, NotReady)
+    assert "executors came or went" in answer.reason
+
+
+def test_one_settled_batch_is_enough_and_alone_counts():
+    query = words(word_count(), 60.0, 10)
+    first, *rest = query.batches
+    wild = replace(first, batch_id=999, seconds=first.seconds * 50, settled=False)
+    mixed = replace(query, batches=(*rest, wild))
+    assert SharedSlots(Ds2Settings()).propose(window(mixed)) == SharedSlots(Ds2Settings()).propose(
+        window(replace(query, batches=tuple(rest)))
+    )

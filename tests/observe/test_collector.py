@@ -290,3 +290,12 @@ def test_whatever_comes_in_whatever_order_a_window_is_sound(reports, start, leng
         assert not rate.offered_per_second < 0
         assert not rate.observed_per_second < 0
         assert rate.backlog_records >= 0
+
+
+def test_the_first_batch_with_records_has_none_before_it():
+    query = collector()
+    empty, first = chain_batch(0, 100.0, 0, 0), chain_batch(1, 105.0, 50, 50)
+    query.add(empty, CHAIN, {})
+    assert query.working_before(first.progress) == math.inf
+    query.add(first, CHAIN, {})
+    assert query.working_before(chain_batch(2, 110.0, 50, 100).progress) == 105.0
