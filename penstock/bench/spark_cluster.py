@@ -92,7 +92,8 @@ def start_cluster(shape: ClusterShape) -> SparkSession:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(shape.log_level)
-    _await_all(spark, shape.executors)
+    if shape.conf.get("spark.dynamicAllocation.enabled") != "true":
+        _await_all(spark, shape.executors)
     return spark
 
 
