@@ -111,12 +111,12 @@ def count_forward(links: Links, span: Span) -> Counts:
     for i in range(low, span.high):
         s, m, k = _NEVER, 0.0, 0
         p = links.previous[i]
-        if p >= 0 and links.edge_activity[i] != _WAITING:
-            if p >= low:
-                s, m, k = origin[p - low], mantissa[p - low], exponent[p - low]
-                goes_on[p - low] = 1
-            else:
-                s, m, k = start, 1.0, 0
+        # An event on the border is the border's own vertex, even when its worker waited until then.
+        if 0 <= p < low and (links.edge_activity[i] != _WAITING or links.time[i] == start):
+            s, m, k = start, 1.0, 0
+        elif p >= low and links.edge_activity[i] != _WAITING:
+            s, m, k = origin[p - low], mantissa[p - low], exponent[p - low]
+            goes_on[p - low] = 1
         j = links.source[i]
         if j >= low:
             s, m, k = _join(s, m, k, origin[j - low], mantissa[j - low], exponent[j - low])

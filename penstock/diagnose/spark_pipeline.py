@@ -13,12 +13,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.diagnose.activity_graph import GAP_THRESHOLD_US, activity_graph
+from penstock.diagnose.activity_graph import GAP_THRESHOLD_US
 from penstock.diagnose.event_log import read_log
 from penstock.diagnose.log_files import find_logs
 from penstock.diagnose.log_trace import trace_of_log
-from penstock.diagnose.participation import participation, windows
-from penstock.diagnose.summary import Summary, summarise
+from penstock.diagnose.summary import Summary, window_summaries
 from penstock.diagnose.trace import Trace, from_table
 from penstock.diagnose.trace_files import read_trace
 from penstock.errors import PenstockError
@@ -40,6 +39,7 @@ _ARROW = pa.schema(
         ("participation", pa.float64()),
     ]
 )
+_APPLICATION = "application="
 Row = tuple[Any, ...]
 Reader = Callable[[str], tuple[str, Trace, int]]
 
@@ -57,7 +57,10 @@ def log_summaries(paths: DataFrame, window_seconds: float | None = None) -> Data
 
 
 def trace_summaries(paths: DataFrame, window_seconds: float | None = None) -> DataFrame:
-    """Summaries of the Parquet traces whose paths the first column holds, one application a file."""
+    """Summaries of the Parquet traces whose paths the first column holds, one application a file.
+
+    Files that `layout.lay_out` wrote hold one window each: then applications and windows run in parallel.
+    """
     return _summaries(paths, _read_trace, window_seconds)
 
 
@@ -93,10 +96,9 @@ def trace_rows(
     application: str, trace: Trace, gap_threshold_us: int, window_seconds: float | None
 ) -> Iterator[Row]:
     """The summary rows of one application, window after window."""
-    graph = activity_graph(trace, gap_threshold_us)
     length = round(window_seconds * 1e6) if window_seconds else None
-    for window in windows(graph, length):
-        yield from _rows(application, summarise(graph, participation(graph, window)))
+    for summary in window_summaries(trace, length, gap_threshold_us):
+        yield from _rows(application, summary)
 
 
 def _rows(application: str, summary: Summary) -> Iterator[Row]:
@@ -124,4 +126,6 @@ def _read_log(path: str) -> tuple[str, Trace, int]:
 
 
 def _read_trace(path: str) -> tuple[str, Trace, int]:
-    return Path(path).stem, read_trace(Path(path)), GAP_THRESHOLD_US
+    folder = Path(path).parent.name
+    application = folder.removeprefix(_APPLICATION) if folder.startswith(_APPLICATION) else Path(path).stem
+    return application, read_trace(Path(path)), GAP_THRESHOLD_US

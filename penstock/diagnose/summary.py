@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.diagnose.activity_graph import ActivityGraph
-from penstock.diagnose.participation import Instrumentation, Participation
-from penstock.diagnose.trace import Activity, Floats, Indices, Kind, Work
+from penstock.diagnose.activity_graph import GAP_THRESHOLD_US, ActivityGraph, activity_graph
+from penstock.diagnose.participation import Instrumentation, Participation, participation, windows
+from penstock.diagnose.trace import Activity, Floats, Indices, Kind, Trace, Work
 
 Places = npt.NDArray[np.integer]
 MESSAGES = frozenset({Activity.DATA_MESSAGE, Activity.CONTROL_MESSAGE})
@@ -80,6 +81,15 @@ def summarise(graph: ActivityGraph, found: Participation) -> Summary:
         instrumentation=found.instrumentation,
         events=window.high - window.low,
     )
+
+
+def window_summaries(
+    trace: Trace, length_us: int | None = None, gap_threshold_us: int = GAP_THRESHOLD_US
+) -> Iterator[Summary]:
+    """The summaries of a trace, window after window: events in, participation out."""
+    graph = activity_graph(trace, gap_threshold_us)
+    for window in windows(graph, length_us):
+        yield summarise(graph, participation(graph, window))
 
 
 def _edges(graph: ActivityGraph, found: Participation) -> _Edges:

@@ -130,7 +130,9 @@ def project(edges, events, start, end, low, high):
         tail = edge.tail if edge.tail >= low else ("start", events[edge.tail].worker)
         head = edge.head if edge.head < high else ("end", events[edge.head].worker)
         begins, ends = max(edge.begins, start), min(edge.ends, end)
-        kept.append(Edge(tail, head, begins, ends, edge.activity, edge.event, edge.is_message))
+        on_border = edge.tail < low and edge.ends == start and not edge.is_message
+        kind = Activity.UNKNOWN if on_border else edge.activity
+        kept.append(Edge(tail, head, begins, ends, kind, edge.event, edge.is_message))
     return kept
 
 

@@ -1,0 +1,50 @@
+"""Windows cut out of a trace give the same answer as windows inside it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.diagnose.activity_graph import activity_graph
+from penstock.diagnose.generated import TraceShape, generated_trace
+from penstock.diagnose.layout import cut, lay_out, open_after
+from penstock.diagnose.participation import participation, windows
+from penstock.diagnose.summary import summarise, window_summaries
+from penstock.diagnose.trace_files import read_trace
+from tests.diagnose.test_participation import event_lists
+from tests.diagnose.traces import trace_of
+
+
+def same(found, expected):
+    assert found.length_us == expected.length_us
+    assert found.paths_log10 == pytest.approx(expected.paths_log10)
+    for name in ("activity", "worker", "operator"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-9)
+    channels = [{(a, b): share for a, b, share in item.communication} for item in (found, expected)]
+    assert channels[0] == pytest.approx(channels[1])
+
+
+@settings(max_examples=300, deadline=None)
+@given(event_lists(), st.sampled_from([3, 5, 9]))
+def test_a_window_cut_out_equals_the_window_inside(events, length):
+    graph = activity_graph(trace_of(events), gap_threshold_us=0)
+    inside = open_after(graph.trace.worker, graph.trace.kind, len(graph.trace.workers))
+    for window in windows(graph, length):
+        expected = summarise(graph, participation(graph, window))
+        alone = list(window_summaries(cut(graph, window, inside), None, 0))
+        if expected.length_us == 0:
+            assert all(item.length_us == 0 for item in alone)
+            continue
+        same(alone[0], expected)
+
+
+def test_laid_out_files_are_read_back_as_the_windows_of_the_trace(tmp_path):
+    trace = generated_trace(TraceShape(6_000, workers=5, events_per_second=2_000))
+    paths = lay_out(trace, tmp_path, "app-1", 1_000_000)
+    assert len(paths) == 3
+    graph = activity_graph(trace)
+    for path, window in zip(paths, windows(graph, 1_000_000), strict=True):
+        expected = summarise(graph, participation(graph, window))
+        (alone,) = window_summaries(read_trace(path))
+        same(alone, expected)
