@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.commands import audit, benches, live, offline, run, setup
+from penstock.commands import audit, benches, diagnosis, live, offline, run, setup
 from penstock.commands.printing import BAD_USAGE, DONE, FAILED, complain
 
 INTERRUPTED = 130
@@ -26,6 +26,7 @@ run.add_to(app)
 live.add_to(app)
 offline.add_to(app)
 audit.add_to(app)
+diagnosis.add_to(app)
 benches.add_to(app)
 setup.add_to(app)
 

@@ -1,0 +1,74 @@
+"""`penstock diagnose`: what is on the critical path, from an event log or a trace."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.commands.printing import Json, reported
+from penstock.errors import BadInput
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command."""
+    app.command("diagnose")(diagnose)
+
+
+@reported
+def diagnose(
+    path: Annotated[Path, typer.Argument(help="An event log, a directory of them, or a trace in Parquet.")],
+    window: Annotated[
+        str | None, typer.Option(help="Length of a window, e.g. 10s; default: all in one.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a report for a browser to this file.")] = None,
+    perfetto: Annotated[Path | None, typer.Option(help="Write a trace for Perfetto to this file.")] = None,
+    start: Annotated[str | None, typer.Option("--from", help="Leave out what was before this time.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Leave out what was after this time.")] = None,
+    follow: Annotated[bool, typer.Option(help="Diagnose again while the log is still written.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say which activity, worker, operator and channel is on the critical path."""
+    from penstock.diagnose.command import diagnose as perform
+
+    seconds = _window(window)
+    code = perform(
+        path,
+        seconds,
+        html,
+        perfetto,
+        _moment("--from", start),
+        _moment("--to", end),
+        follow=follow,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
+
+
+def _window(text: str | None) -> float | None:
+    from penstock.durations import parse_duration
+
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise BadInput(f"--window: {error}") from error
+
+
+def _moment(option: str, text: str | None) -> float | None:
+    """Seconds since the epoch, or a time as ISO 8601 writes it."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise BadInput(
+            f"{option}: {text!r} is neither seconds since the epoch nor a time like 2026-01-31T12:00"
+        ) from None
