@@ -12,6 +12,7 @@ from penstock.diagnose.graph_kernel import (
     LOST_SENDS,
     ORPHAN_ENDS,
     OVERLAPPING,
+    Timelines,
     link_timelines,
     match_messages,
 )
@@ -57,11 +58,14 @@ def activity_graph(trace: Trace, gap_threshold_us: int = GAP_THRESHOLD_US) -> Ac
         raise BadInput(f"a trace of {len(trace)} events does not fit one graph; take a shorter window")
     trace = trace.in_time_order()
     found = np.zeros(5, dtype=np.int64)
-    source, target = match_messages(trace.worker, trace.kind, trace.correlation, trace.remote, found)
-    previous, following, activity, work = link_timelines(
-        trace.time_us, trace.worker, trace.kind, trace.activity, trace.work,
-        len(trace.workers), gap_threshold_us, found,
-    )  # fmt: skip
+    # Large arrays come from numpy, which asks for huge pages; those of compiled code cost four times as much.
+    source, target, previous, following, work = (np.empty(len(trace), dtype=np.int32) for _ in range(5))
+    activity = np.empty(len(trace), dtype=np.uint8)
+    match_messages(trace.worker, trace.kind, trace.correlation, trace.remote, source, target, found)
+    links = Timelines(previous, following, activity, work)
+    link_timelines(
+        trace.time_us, trace.worker, trace.kind, trace.activity, trace.work, links, gap_threshold_us, found
+    )
     repairs = Repairs(
         overlapping_activities=int(found[OVERLAPPING]),
         ends_without_start=int(found[ORPHAN_ENDS]),

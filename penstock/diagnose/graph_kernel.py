@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
 
@@ -11,6 +13,15 @@ _START, _END, _SEND, _RECEIVE = int(Kind.START), int(Kind.END), int(Kind.SEND), 
 _WAITING, _UNKNOWN = int(Activity.WAITING), int(Activity.UNKNOWN)
 # Places in the array of repairs that `connect` fills.
 OVERLAPPING, ORPHAN_ENDS, LOST_RECEIVES, LOST_SENDS, FILLED_GAPS = range(5)
+
+
+class Timelines(NamedTuple):
+    """What `link_timelines` fills in, a value for each event."""
+
+    previous: Indices
+    following: Indices
+    edge_activity: Codes
+    edge_work: Indices
 
 
 @numba.njit(cache=True, inline="always")
@@ -52,14 +63,15 @@ def _remove(table: Indices, place: int, correlation: Times, worker: Indices, rem
 
 @numba.njit(cache=True)
 def match_messages(
-    worker: Indices, kind: Codes, correlation: Times, remote: Indices, repairs: Times
-) -> tuple[Indices, Indices]:
-    """For a receive the place of its send, for a send that of its receive; -1 where there is none."""
+    worker: Indices, kind: Codes, correlation: Times, remote: Indices,
+    source: Indices, target: Indices, repairs: Times,
+) -> None:  # fmt: skip
+    """Fills in for a receive its send, for a send its receive; -1 where there is none."""
     count = len(worker)
-    source, target = np.full(count, -1, dtype=np.int32), np.full(count, -1, dtype=np.int32)
     table = np.full(1024, -1, dtype=np.int32)
     held = 0
     for i in range(count):
+        source[i] = target[i] = -1
         if kind[i] == _SEND:
             if held * 2 >= len(table):
                 table = _grown(table, correlation, worker, remote)
@@ -87,7 +99,6 @@ def match_messages(
             if source[i] < 0:
                 repairs[LOST_RECEIVES] += 1
     repairs[LOST_SENDS] += held
-    return source, target
 
 
 @numba.njit(cache=True, inline="always")
@@ -105,17 +116,18 @@ def _gap(before: int, after: int, short: bool) -> int:
 @numba.njit(cache=True)
 def link_timelines(
     time: Times, worker: Indices, kind: Codes, activity: Codes, work: Indices,
-    workers: int, threshold: int, repairs: Times,
-) -> tuple[Indices, Indices, Codes, Indices]:  # fmt: skip
-    """For each event its neighbours on the worker's timeline, and type and work of the edge into it."""
-    count = len(time)
-    previous, following = np.full(count, -1, dtype=np.int32), np.full(count, -1, dtype=np.int32)
-    edge_activity, edge_work = np.empty(count, dtype=np.uint8), np.empty(count, dtype=np.int32)
+    links: Timelines, threshold: int, repairs: Times,
+) -> None:  # fmt: skip
+    """Fills in each event's neighbours on its timeline, and type and work of the edge into it."""
+    workers = int(worker.max()) + 1 if len(worker) else 0
+    previous, following = links.previous, links.following
+    edge_activity, edge_work = links.edge_activity, links.edge_work
     last = np.full(workers, -1, dtype=np.int32)
     is_open = np.zeros(workers, dtype=np.bool_)
     doing, doing_work = np.zeros(workers, dtype=np.uint8), np.zeros(workers, dtype=np.int32)
-    for i in range(count):
+    for i in range(len(time)):
         w, event = worker[i], kind[i]
+        previous[i] = following[i] = -1
         before = last[w]
         edge, edge_for = _UNKNOWN, work[i]
         if is_open[w]:
@@ -145,4 +157,3 @@ def link_timelines(
         if event <= _END:
             doing[w], doing_work[w] = activity[i], work[i]
         last[w] = i
-    return previous, following, edge_activity, edge_work

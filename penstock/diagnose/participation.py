@@ -10,6 +10,7 @@ import numpy as np
 
 from penstock.diagnose.activity_graph import ActivityGraph
 from penstock.diagnose.participation_kernel import (
+    Counts,
     Links,
     Span,
     Total,
@@ -123,18 +124,30 @@ class _Rolling:
 def participation(graph: ActivityGraph, window: Window) -> Participation:
     """Critical participation of every edge in the window; the sum over all of them is 1 (equation 3.5)."""
     links, span = links_of(graph), span_of(window)
-    forward, backward = count_forward(links, span), count_backward(links, span)
+    forward, backward = counts_for(window), counts_for(window)
+    count_forward(links, span, forward)
+    count_backward(links, span, backward)
     total = Total(*total_paths(links, span, forward))
+    local, message = (np.empty(window.high - window.low) for _ in range(2))
+    share_timelines(links, span, forward, backward, total, local)
+    share_messages(links, span, forward, backward, total, message)
     return Participation(
         window=window,
         length_us=int(total.length),
         paths_log10=_log10(total),
-        local=share_timelines(links, span, forward, backward, total),
-        message=share_messages(links, span, forward, backward, total),
+        local=local,
+        message=message,
         crossing=share_at_end(links, span, forward, total),
         spanning=_spanning(window, total),
         instrumentation=Instrumentation(*(int(value) for value in uncovered(links, span))),
     )
+
+
+def counts_for(window: Window) -> Counts:
+    """Room for the path counts of a window; large arrays come from numpy, which asks for huge pages."""
+    size = window.high - window.low
+    origin, exponent = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    return Counts(origin, np.empty(size), exponent, np.empty(size, dtype=np.uint8))
 
 
 def _log10(total: Total) -> float:

@@ -102,14 +102,13 @@ def _join(s1: int, m1: float, k1: int, s2: int, m2: float, k2: int) -> tuple[int
 
 
 @numba.njit(cache=True)
-def count_forward(links: Links, span: Span) -> Counts:
-    """Counts, for every event of the window, the longest paths that lead to it."""
+def count_forward(links: Links, span: Span, counts: Counts) -> None:
+    """Counts, for every event of the window, the longest paths that lead to it; fills `counts`."""
     low, start = span.low, span.start
-    size = span.high - low
-    origin, mantissa = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.float64)
-    exponent, goes_on = np.empty(size, dtype=np.int64), np.zeros(size, dtype=np.uint8)
+    origin, mantissa, exponent, goes_on = counts.origin, counts.mantissa, counts.exponent, counts.goes_on
     for i in range(low, span.high):
         s, m, k = _NEVER, 0.0, 0
+        goes_on[i - low] = 0
         p = links.previous[i]
         # An event on the border is the border's own vertex, even when its worker waited until then.
         if 0 <= p < low and (links.edge_activity[i] != _WAITING or links.time[i] == start):
@@ -126,7 +125,6 @@ def count_forward(links: Links, span: Span) -> Counts:
         if m == 0.0:
             s, m = links.time[i], 1.0
         origin[i - low], mantissa[i - low], exponent[i - low] = s, m, k
-    return Counts(origin, mantissa, exponent, goes_on)
 
 
 @numba.njit(cache=True, inline="always")
@@ -188,11 +186,10 @@ def _share(m1: float, k1: int, m2: float, k2: int, inverse: float, k: int) -> fl
 
 
 @numba.njit(cache=True)
-def count_backward(links: Links, span: Span) -> Counts:
+def count_backward(links: Links, span: Span, counts: Counts) -> None:
     """Counts, for every event of the window, the longest paths that leave it; `origin` is minus their end."""
     low, high, end = span.low, span.high, span.end
-    origin, mantissa = np.empty(high - low, dtype=np.int64), np.empty(high - low, dtype=np.float64)
-    exponent, goes_on = np.empty(high - low, dtype=np.int64), np.zeros(0, dtype=np.uint8)
+    origin, mantissa, exponent = counts.origin, counts.mantissa, counts.exponent
     for i in range(high - 1, low - 1, -1):
         e, m, k = _NEVER, 0.0, 0
         q, j = links.following[i], links.target[i]
@@ -207,16 +204,17 @@ def count_backward(links: Links, span: Span) -> Counts:
         if m == 0.0:
             e, m = -links.time[i], 1.0
         origin[i - low], mantissa[i - low], exponent[i - low] = e, m, k
-    return Counts(origin, mantissa, exponent, goes_on)
 
 
 @numba.njit(cache=True)
-def share_timelines(links: Links, span: Span, forward: Counts, backward: Counts, total: Total) -> Floats:
+def share_timelines(
+    links: Links, span: Span, forward: Counts, backward: Counts, total: Total, local: Floats
+) -> None:
     """Equation 3.3 for the worker edge into each event."""
     low, length = span.low, total.length
-    local = np.zeros(span.high - low, dtype=np.float64)
+    local[:] = 0.0
     if length <= 0:
-        return local
+        return
     inverse, unit = 1.0 / total.mantissa, 1.0 / length
     for i in range(span.high - low):
         p = links.previous[low + i]
@@ -229,16 +227,17 @@ def share_timelines(links: Links, span: Span, forward: Counts, backward: Counts,
         if -backward.origin[i] - s == length:
             share = _share(m, k, backward.mantissa[i], backward.exponent[i], inverse, total.exponent)
             local[i] = share * (links.time[low + i] - begins) * unit
-    return local
 
 
 @numba.njit(cache=True)
-def share_messages(links: Links, span: Span, forward: Counts, backward: Counts, total: Total) -> Floats:
+def share_messages(
+    links: Links, span: Span, forward: Counts, backward: Counts, total: Total, message: Floats
+) -> None:
     """Equation 3.3 for the message that each event received, or sent to be received beyond the window."""
     low, length = span.low, total.length
-    message = np.zeros(span.high - low, dtype=np.float64)
+    message[:] = 0.0
     if length <= 0:
-        return message
+        return
     inverse, unit = 1.0 / total.mantissa, 1.0 / length
     for i in range(span.high - low):
         j, at = links.source[low + i], links.time[low + i]
@@ -252,7 +251,6 @@ def share_messages(links: Links, span: Span, forward: Counts, backward: Counts, 
         elif links.target[low + i] >= span.high and span.end - forward.origin[i] == length:
             share = _share(forward.mantissa[i], forward.exponent[i], 1.0, 0, inverse, total.exponent)
             message[i] = share * (span.end - at) * unit
-    return message
 
 
 @numba.njit(cache=True)

@@ -6,7 +6,7 @@ import numba
 import numpy as np
 
 from penstock.diagnose.activity_graph import ActivityGraph
-from penstock.diagnose.participation import Window, links_of, span_of
+from penstock.diagnose.participation import Window, counts_for, links_of, span_of
 from penstock.diagnose.participation_kernel import Counts, Links, Span, Total, count_forward, total_paths
 from penstock.diagnose.trace import Activity, Codes, Floats, Indices
 
@@ -16,7 +16,8 @@ _WAITING = int(Activity.WAITING)
 def single_path(graph: ActivityGraph, window: Window, seed: int = 0) -> tuple[dict[str, float], Indices]:
     """Shares of the activities on one path, all being as likely, and the events it passes, last first."""
     links, span = links_of(graph), span_of(window)
-    forward = count_forward(links, span)
+    forward = counts_for(window)
+    count_forward(links, span, forward)
     total = Total(*total_paths(links, span, forward))
     end = _ends(links, span, forward, total, np.random.default_rng(seed).random())
     shares = np.zeros(len(Activity))
