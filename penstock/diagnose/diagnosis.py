@@ -99,7 +99,7 @@ def _diagnosis(
     whole = next(iter(windows(graph, None, span.start_us, span.end_us)), None)
     if whole is None or whole.start_us >= whole.end_us:
         raise BadInput("there is nothing to diagnose: no event lies in this span")
-    _check_memory(whole)
+    check_memory(whole, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     critical = participation(graph, whole)
     summary = summarise(graph, critical)
     pieces = windows(graph, span.window_us, span.start_us, span.end_us) if span.window_us else ()
@@ -121,9 +121,8 @@ def _diagnosis(
     )
 
 
-def _check_memory(window: Window) -> None:
-    """Refuses a window that would not fit, and says which one would."""
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def check_memory(window: Window, available: int) -> None:
+    """Refuses a window that would not fit into the available bytes, and says which one would."""
     needed = (window.high - window.low) * BYTES_PER_EVENT
     if needed > available:
         seconds = (window.end_us - window.start_us) / 1e6 * available / needed

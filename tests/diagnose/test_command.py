@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import json
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
 from penstock.diagnose.answer import find_straggler
 from penstock.diagnose.command import diagnose
-from penstock.diagnose.diagnosis import Span, diagnose_log
+from penstock.diagnose.diagnosis import BYTES_PER_EVENT, Span, check_memory, diagnose_log
 from penstock.diagnose.event_log import read_log
+from penstock.diagnose.participation import Window
 from penstock.diagnose.trace import to_table
 from penstock.errors import BadInput
 from tests.diagnose.logs import BASE, LogBuilder, skewed_job
@@ -104,6 +106,15 @@ def test_what_is_no_log_is_refused_with_its_name(tmp_path, content):
 def test_a_window_must_have_a_length(tmp_path):
     with pytest.raises(BadInput, match="--window"):
         run(write(tmp_path, skewed_job()), window_seconds=0)
+
+
+def test_a_window_beyond_memory_is_refused_with_the_one_that_fits():
+    nobody = np.empty(0, dtype=np.int32)
+    window = Window(0, 100_000_000, 0, 1000, nobody, nobody, nobody)
+    check_memory(window, 1000 * BYTES_PER_EVENT)
+    # Half the memory holds half the window; a fifth of that is kept back.
+    with pytest.raises(BadInput, match="a window of 40 s would fit"):
+        check_memory(window, 500 * BYTES_PER_EVENT)
 
 
 def test_a_driver_bound_application_is_told_that_executors_do_not_help():
