@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from penstock.diagnose.driver_timeline import DRIVER
 from penstock.diagnose.operators import operator_names
 from penstock.diagnose.summary import Summary
 from penstock.diagnose.trace import Activity
+from penstock.diagnose.what_if import WhatIf
 
 # A task of this many times the median of its stage is called a straggler; less is enough when it is longer
 # because it has more to do.
@@ -32,12 +33,13 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause with its share of the critical path, in a sentence, and what to do."""
+    """One cause with its share of the critical path, in a sentence, what to do, and what that could gain."""
 
     cause: str
     share: float
     sentence: str
     advice: str
+    gain_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,15 @@ _PHASES = {
     "result serialise": "result",
     "lost": "unknown",
 }
+# The replay that takes a cause away; of the run of tasks only stragglers can be taken away.
+_REPLAYED = {
+    "run": "stragglers",
+    "gc": "gc",
+    "deserialise": "deserialise",
+    "fetch": "fetch wait",
+    "shuffle write": "shuffle write",
+    "state commit": "state commit",
+}
 _MESSAGES = {Activity.CONTROL_MESSAGE.label: "scheduling", Activity.DATA_MESSAGE.label: "fetch"}
 
 
@@ -157,6 +168,20 @@ def findings(summary: Summary, log: ApplicationLog | None = None) -> list[Findin
         if share >= SMALL_SHARE
     ]
     return [_detailed(finding, summary, log) if finding.cause == "run" else finding for finding in found]
+
+
+def with_gains(found: list[Finding], summary: Summary, replayed: WhatIf | None) -> list[Finding]:
+    """Adds the seconds that the application would gain without each cause.
+
+    What the driver does outside of tasks is serial, so its gain is its length; what tasks do is replayed.
+    """
+    gains = replayed.gains if replayed else {}
+    serial = {item.cause: item.share * summary.length_us / 1e6 for item in found}
+    return [
+        replace(item, gain_seconds=gains.get(_REPLAYED[item.cause]) if item.cause in _REPLAYED
+                else None if CAUSES[item.cause].is_task_time else serial[item.cause])
+        for item in found
+    ]  # fmt: skip
 
 
 def plain_answer(found: list[Finding]) -> str:

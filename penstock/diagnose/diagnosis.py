@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.diagnose.activity_graph import GAP_THRESHOLD_US, ActivityGraph, activity_graph
-from penstock.diagnose.answer import Finding, findings, plain_answer
+from penstock.diagnose.answer import Finding, findings, plain_answer, with_gains
 from penstock.diagnose.application_log import ApplicationLog
 from penstock.diagnose.log_trace import trace_of_log
 from penstock.diagnose.participation import Participation, Window, participation, windows
@@ -104,7 +104,8 @@ def _diagnosis(
     summary = summarise(graph, critical)
     pieces = windows(graph, span.window_us, span.start_us, span.end_us) if span.window_us else ()
     path, events = single_path(graph, whole)
-    found = findings(summary, log)
+    replayed = what_if(log) if log else None
+    found = with_gains(findings(summary, log), summary, replayed)
     return Diagnosis(
         application=log.application if log else name,
         name=log.name if log else name,
@@ -113,7 +114,7 @@ def _diagnosis(
         whole=summary,
         windows=[summarise(graph, participation(graph, piece)) for piece in pieces] or [summary],
         single_path=path,
-        what_if=what_if(log) if log else None,
+        what_if=replayed,
         warnings=_sentences(graph, summary, warnings),
         graph=graph,
         critical=critical,

@@ -89,6 +89,8 @@ def _lengths(log: ApplicationLog, total: Column, warnings: dict[str, int]) -> np
     lengths[(lengths.sum(axis=1) == 0) | (tasks["outcome"] == RUNNING), RUN] = 1
     _count(warnings, "tasks with longer parts than the whole", lengths.sum(axis=1) > total + 1000)
     _count(warnings, "tasks whose end is not in the log", tasks["outcome"] == RUNNING)
+    _count(warnings, "tasks that failed", tasks["outcome"] == FAILED)
+    _count(warnings, "tasks that were killed", tasks["outcome"] == KILLED)
     return lengths
 
 

@@ -26,7 +26,9 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     _forecasts(diagnosis, console)
     console.print("[bold]what to do[/bold]")
     for finding in diagnosis.findings:
-        console.print(f"  {escape(finding.sentence)} {escape(finding.advice)}")
+        gain = finding.gain_seconds or 0.0
+        worth = f" Worth up to {gain:.1f} s." if gain >= 0.1 else ""
+        console.print(f"  {escape(finding.sentence)} {escape(finding.advice)}{worth}")
     for warning in diagnosis.warnings:
         console.print(f"  warning: {escape(warning)}")
 

@@ -41,6 +41,7 @@ def test_the_answer_comes_first_and_names_the_straggler(tmp_path):
     assert "of the critical path is the run of tasks" in answer
     assert "partition 7 on executor 2" in answer
     assert "6.1 times the median" in answer
+    assert "Worth up to 4.5 s" in text
 
 
 def test_json_follows_the_contract(tmp_path):
@@ -123,6 +124,8 @@ def test_a_driver_bound_application_is_told_that_executors_do_not_help():
     found = diagnose_log(read_log(log.application_end(9000).lines), Span())
     assert "the program on the driver" in found.answer
     assert "more executors would not help" in found.answer
+    # From 0.1 s, when the executor is there, to the job at 1 s, and from its end at 1.41 s to 9 s.
+    assert found.findings[0].gain_seconds == pytest.approx(0.9 + 7.59, abs=0.02)
 
 
 def test_an_operator_with_more_tasks_than_slots_wants_executors():
@@ -134,3 +137,23 @@ def test_an_operator_with_more_tasks_than_slots_wants_executors():
     found = diagnose_log(read, Span())
     assert "4 tasks share 1 slots" in found.findings[0].advice
     assert find_straggler(read, "stage 0: Scan") is None
+
+
+def test_a_slow_shuffle_names_the_fetch_and_the_channel():
+    log = LogBuilder().executor("1", 100, cores=1).executor("2", 100, cores=1)
+    log.job(0, 200, [0, 1]).stage(0, 205, 1).start(0, 0, "1", 210)
+    log.end(0, 0, "1", 210, 600, run=380, written=10_000).stage(0, 205, 1, done=600)
+    log.stage(1, 605, 1, parents=[0], scope="Exchange").start(1, 1, "2", 610)
+    log.end(1, 1, "2", 610, 5000, run=4300, fetch=4000, remote=10_000).job_end(0, 5010)
+    found = diagnose_log(read_log(log.application_end(5100).lines), Span())
+    assert found.findings[0].cause == "fetch"
+    assert found.whole.communication[0][:2] == ("executor 1 shuffle", "executor 2 slot 0")
+    assert found.findings[0].gain_seconds == pytest.approx(4.0, abs=0.1)
+
+
+def test_failed_and_killed_tasks_are_told():
+    log = LogBuilder().executor("1", 100).job(0, 200, [0]).stage(0, 205, 2)
+    log.start(0, 0, "1", 210).end(0, 0, "1", 210, 600, reason="ExceptionFailure")
+    log.start(0, 1, "1", 610).end(0, 1, "1", 610, 900, reason="TaskKilled").job_end(0, 905)
+    found = diagnose_log(read_log(log.application_end(1000).lines), Span())
+    assert found.warnings == ["1 tasks that failed", "1 tasks that were killed"]
