@@ -65,10 +65,15 @@ def trace_summaries(paths: DataFrame, window_seconds: float | None = None) -> Da
 
 
 def event_summaries(events: DataFrame, window_seconds: float | None = None) -> DataFrame:
-    """Summaries of trace rows that are a DataFrame already, with a column `application` beside their own."""
+    """Summaries of trace rows that are a DataFrame already, with a column `application` beside their own.
+
+    A shuffle forgets the order of rows: where rows share an instant, a column `sequence` tells their order.
+    """
 
     def compute(table: pa.Table) -> pa.Table:
         application = table.column("application")[0].as_py()
+        if "sequence" in table.column_names:
+            table = table.sort_by([("time_us", "ascending"), ("sequence", "ascending")])
         rows = trace_rows(application, from_table(table), GAP_THRESHOLD_US, window_seconds)
         return pa.Table.from_batches([_batch(rows)], _ARROW)
 
