@@ -23,6 +23,7 @@ from penstock import __version__
 from penstock.cli import perform
 from penstock.control import ControlServer
 from penstock.dataflow.window import EXECUTORS
+from penstock.decide.registry import POLICIES
 from penstock.decide.verdict import Accepted
 from penstock.journal.store import open_journal
 from tests.fakes import a_scale, a_window, an_outcome
@@ -152,9 +153,16 @@ def test_bad_usage_is_one_line_and_exit_2(capsys: Captured, arguments: list[str]
 
 def test_policies(capsys: Captured) -> None:
     assert perform(["policies", "--json"]) == 0
-    assert [one["name"] for one in last_json(capsys)["policies"]] == ["ds2"]
+    listed = last_json(capsys)["policies"]
+    assert listed[0]["name"] == "ds2"
+    assert {one["name"] for one in listed} == set(POLICIES)
+    for one in listed:
+        assert set(one) == {"name", "summary", "needs", "promises", "choose_when", "baseline"}
+    baselines = [one["baseline"] for one in listed]
+    assert baselines == sorted(baselines)
     assert perform(["policies"]) == 0
-    assert "ds2" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in POLICIES)
 
 
 # --- decide -----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from penstock.errors import BadInput, BadRecording
 
 if TYPE_CHECKING:
     from penstock.decide.offline import OfflineDecisions
+    from penstock.decide.registry import PolicyEntry
 
 OFFLINE_POLICY = "ds2"
 
@@ -60,14 +62,30 @@ def decide(
 
 @reported
 def policies(as_json: Json = False) -> None:
-    """List the policies."""
+    """List the policies: what each needs, what it promises, and when to choose it."""
     from penstock.decide.registry import POLICIES
 
-    table = Table("policy", "what it does", box=None, header_style="dim")
-    for entry in POLICIES.values():
-        table.add_row(entry.name, Text(entry.summary))
-    listed = [{"name": entry.name, "summary": entry.summary} for entry in POLICIES.values()]
-    answer({"policies": listed}, as_json, table)
+    entries = sorted(POLICIES.values(), key=lambda entry: entry.baseline)
+    told = ("name", "summary", "needs", "promises", "choose_when", "baseline")
+    listed = [{key: getattr(entry, key) for key in told} for entry in entries]
+    answer({"policies": listed}, as_json, _policy_table(entries))
+
+
+def _policy_table(entries: Sequence[PolicyEntry]) -> Table:
+    """One block of lines a policy: four columns of sentences would be too narrow to read."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 1, 0))
+    for entry in entries:
+        told = Text("baseline: " if entry.baseline else "", style="dim").append(
+            entry.summary, style="not dim"
+        )
+        for label, text in (
+            ("needs", entry.needs),
+            ("promises", entry.promises),
+            ("when", entry.choose_when),
+        ):
+            told.append(f"\n{label:<9}", style="dim").append(text, style="not dim")
+        table.add_row(Text(entry.name, style="bold"), told)
+    return table
 
 
 def _lines(path: Path) -> list[str]:

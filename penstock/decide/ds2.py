@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.dataflow.graph import LogicalGraph, Operator
+from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import Integers
 from penstock.dataflow.propagation import (
     admitted_targets,
@@ -23,6 +22,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow
 from penstock.decide.ds2_settings import Ds2Settings
 from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
+from penstock.decide.readings import shared_operator, tagged, unheld_operator, unread_source
 from penstock.decide.shared_slots import SharedSlots
 
 MOST_NAMED = 8
@@ -64,38 +64,18 @@ class Ds2Policy:
             if isinstance(need, NotReady):
                 return need
             needs.append(need)
-        return _shared_operator(window) or _proposal(window, needs)
+        return shared_operator(window) or _proposal(window, needs)
 
 
 def query_needs(
     query: QueryWindow, held: Mapping[str, int], settings: Ds2Settings
 ) -> OperatorNeeds | NotReady:
     """Evaluate equations 1 to 8 for one query and compare with what is held."""
-    graph = _tagged(query.graph, settings.unscalable)
-    rates = _unread_source(query) or operator_rates(graph, query.metrics, held)
+    graph = tagged(query.graph, settings.unscalable)
+    rates = unheld_operator(graph, held) or unread_source(query) or operator_rates(graph, query.metrics, held)
     if isinstance(rates, NotReady):
         return rates
     return _needs(graph, rates, query, settings)
-
-
-def _unread_source(query: QueryWindow) -> NotReady | None:
-    for name in query.graph.sources:
-        source = query.sources.get(name)
-        if source is None:
-            return NotReady(f"the offered rate of source {name!r} is unknown", "a reading of the source")
-        readings = (source.offered_per_second, source.backlog_records)
-        if not all(math.isfinite(reading) and reading >= 0 for reading in readings):
-            told = "offered {}/s, backlog {}".format(*readings)
-            return NotReady(f"the reading of source {name!r} cannot be right: {told}", "another reading")
-    return None
-
-
-def _tagged(graph: LogicalGraph, unscalable: frozenset[str]) -> LogicalGraph:
-    """The graph with the operators that settings tag; the same graph when there is none."""
-    if not any(o.name in unscalable and o.scalable for o in graph.operators):
-        return graph
-    tagged = [Operator(o.name, o.scalable and o.name not in unscalable) for o in graph.operators]
-    return LogicalGraph(tagged, graph.edges)
 
 
 def _needs(
@@ -138,17 +118,6 @@ def _wanted_source_rates(query: QueryWindow, catch_up_seconds: float) -> dict[st
     }
 
 
-def _shared_operator(window: ApplicationWindow) -> NotReady | None:
-    """Parallelism is keyed by operator alone, so a name must not stand for two of them."""
-    seen: set[str] = set()
-    for query in window.queries:
-        for operator in query.graph.operators:
-            if operator.name in seen:
-                return NotReady(f"operator {operator.name!r} belongs to two queries", "names that differ")
-            seen.add(operator.name)
-    return None
-
-
 def _proposal(window: ApplicationWindow, needs: list[OperatorNeeds]) -> Proposal:
     held = {name: count for need in needs for name, count in need.held.items()}
     wanted = {name: count for need in needs for name, count in need.wanted.items()}
@@ -161,7 +130,8 @@ def _proposal(window: ApplicationWindow, needs: list[OperatorNeeds]) -> Proposal
         return Hold(bottleneck or "every operator has the instances that it needs", figures)
     reason = f"to keep up with the offered rate: {_listed(changes)}"
     expected = ExpectedEffect(_expected_text(limits), figures)
-    return Scale(wanted, f"{reason}; {bottleneck}" if bottleneck else reason, expected, exact)
+    sizes = {name: count for name, count in wanted.items() if name in window.parallelism}
+    return Scale(sizes, f"{reason}; {bottleneck}" if bottleneck else reason, expected, exact)
 
 
 def _figures(

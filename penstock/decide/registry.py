@@ -16,17 +16,53 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEntry:
-    """A policy that can be asked for, and how it is made from settings."""
+    """A policy that can be asked for: how it is made from settings, and what to know before choosing it.
+
+    A `baseline` is there to be compared with, in simulations above all, not to be chosen.
+    """
 
     name: str
     summary: str
     make: Callable[[Settings], Policy]
+    needs: str = ""
+    promises: str = ""
+    choose_when: str = ""
+    baseline: bool = False
 
 
 def _ds2(settings: Settings) -> Policy:
     from penstock.decide.ds2 import Ds2Policy
 
     return Ds2Policy(settings.ds2())
+
+
+def _queueing(settings: Settings) -> Policy:
+    from penstock.decide.queueing import QueueingPolicy
+    from penstock.decide.queueing_settings import QueueingSettings
+
+    return QueueingPolicy(
+        QueueingSettings(
+            latency_target_seconds=settings.latency_target,
+            utilisation=settings.utilisation,
+            catch_up_seconds=settings.catch_up,
+            default_period_seconds=settings.batch_period,
+            min_instances=settings.min_executors,
+            max_instances=settings.max_executors,
+            unscalable=frozenset(settings.unscalable_operators),
+        )
+    )
+
+
+def _threshold(settings: Settings) -> Policy:
+    from penstock.decide.threshold import ThresholdPolicy, ThresholdSettings
+
+    return ThresholdPolicy(
+        ThresholdSettings(
+            min_instances=settings.min_executors,
+            max_instances=settings.max_executors,
+            unscalable=frozenset(settings.unscalable_operators),
+        )
+    )
 
 
 POLICIES: Mapping[str, PolicyEntry] = {
@@ -36,6 +72,25 @@ POLICIES: Mapping[str, PolicyEntry] = {
             "ds2",
             "true rates and one traversal of the dataflow give the right size in one step",
             _ds2,
+            needs="offered rates, and useful time of every instance or task",
+            promises="the least size that reads everything offered, with headroom, mostly in one step",
+            choose_when="the application has to keep up and no latency is asked for; the default",
+        ),
+        PolicyEntry(
+            "queueing",
+            "a model of queues gives the least size whose response times meet the latency target",
+            _queueing,
+            needs="a latency target, offered rates, and useful time of every instance or task",
+            promises="a mean response time within the target along every path, or the limit that forbids it",
+            choose_when="a latency target is set and load changes within minutes",
+        ),
+        PolicyEntry(
+            "threshold",
+            "one instance more above a backlog of 150 records, one less up to 50",
+            _threshold,
+            needs="backlogs alone",
+            promises="backlogs near the thresholds in the long run; nothing about latency, and it hunts",
+            choose_when="nothing but the backlog can be measured, and load changes slowly",
         ),
     )
 }

@@ -58,6 +58,8 @@ class SharedSlots:
             return NotReady("no streaming query is active", "a streaming query")
         if not window.executors or window.slots < 1:
             return NotReady("the application has no executors", "an executor")
+        if EXECUTORS not in window.parallelism:
+            return NotReady("how many executors are held is unknown", "their number")
         needs = [self._need(query, window) for query in window.queries]
         unready = [need.sizing for need in needs if isinstance(need.sizing, NotReady)]
         if len(unready) == len(needs):
@@ -128,7 +130,7 @@ def _decide(window: ApplicationWindow, needs: Sequence[_Need]) -> Hold | Scale:
     total = sum(need.slots for need in needs)
     per_executor = max(1, window.slots_per_executor)
     wanted = max(1, math.ceil(total / per_executor))
-    held = window.parallelism.get(EXECUTORS, len(window.executors))
+    held = window.parallelism[EXECUTORS]
     size = window.slots if wanted == held else wanted * per_executor
     figures = _figures(needs, total, size, window.slots)
     reason = _reason(needs, total) + f": holds {window.slots}"
@@ -194,7 +196,7 @@ def _rate(value: float) -> str:
 
 
 def _is_shrinking(answer: Hold | Scale, window: ApplicationWindow) -> bool:
-    held = window.parallelism.get(EXECUTORS, len(window.executors))
+    held = window.parallelism[EXECUTORS]
     return isinstance(answer, Scale) and answer.parallelism[EXECUTORS] < held
 
 

@@ -20,6 +20,9 @@ from penstock.decide.ds2_settings import Ds2Settings
 
 CostsFor = Callable[[int], QueryCosts]
 
+MOST_RECORDS = 1e18
+"""A reading beyond this is broken, and products of it with selectivities and periods would be infinite."""
+
 SKEWED = 3.0
 """A task with three times its even share of the records is worth a word: partitions may not part its key."""
 
@@ -73,10 +76,10 @@ def demand_of(query: QueryWindow) -> Demand | NotReady:
     backlog: dict[str, float] = {}
     for name in query.graph.sources:
         source = query.sources.get(name)
-        if source is None or not 0 <= source.offered_per_second < math.inf:
+        if source is None or not 0 <= source.offered_per_second < MOST_RECORDS:
             return NotReady(f"the offered rate of source {name!r} is unknown", "a reading of the source")
         offered[name] = source.offered_per_second
-        backlog[name] = source.backlog_records if 0 <= source.backlog_records < math.inf else 0.0
+        backlog[name] = source.backlog_records if 0 <= source.backlog_records < MOST_RECORDS else 0.0
     demand = Demand(offered, backlog)
     if demand.offered_per_second + demand.backlog_records <= 0:
         return NotReady("idle: the sources offer nothing", "records")
@@ -138,7 +141,7 @@ def _target(
 
 def period_of(query: QueryWindow, settings: Ds2Settings) -> float:
     """The trigger interval; without one, half the latency target: a record waits a batch, then is in one."""
-    if query.period_seconds is not None and query.period_seconds > 0:
+    if query.period_seconds is not None and 0 < query.period_seconds < math.inf:
         return query.period_seconds
     if settings.latency_target_seconds is not None:
         return settings.latency_target_seconds / 2

@@ -170,6 +170,11 @@ class TestNotReady:
         assert isinstance(answer, NotReady)
         assert "3 instances of 'flatmap' reported, 4 are expected" in answer.reason
 
+    def test_with_an_operator_of_which_nothing_is_held(self):
+        answer = Ds2Policy(PLAIN).propose(window(query(3, 2), flatmap=3))
+        assert isinstance(answer, NotReady)
+        assert "no instance of 'count' is held" in answer.reason
+
     def test_with_an_idle_operator(self):
         asked = query(1, 1)
         idle = dataclasses.replace(asked.metrics, records_in=asked.metrics.records_in * 0)
@@ -212,7 +217,7 @@ def test_several_queries_are_sized_together():
     rows = [InstanceMetrics("clicks", "0", 0, 10, 1.0), InstanceMetrics("clean", "0", 10, 10, 1.0)]
     metrics = MetricWindow.of(graph, 0, SECONDS, rows)
     clicks = QueryWindow("clicks", "clicks", graph, metrics, {"clicks": SourceRate(30, 10)})
-    answer = Ds2Policy(PLAIN).propose(window(query(10, 20), clicks, flatmap=10, count=20))
+    answer = Ds2Policy(PLAIN).propose(window(query(10, 20), clicks, flatmap=10, count=20, clicks=1, clean=1))
     assert isinstance(answer, Scale)
     assert answer.parallelism == {"source": 1, "flatmap": 10, "count": 20, "clicks": 1, "clean": 3}
     assert "clean 1 → 3" in answer.reason
