@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.commands import audit, benches, diagnosis, live, offline, run, setup
+from penstock.commands import audit, benches, diagnosis, live, offline, run, setup, simulate
 from penstock.commands.printing import BAD_USAGE, DONE, FAILED, complain
 
 INTERRUPTED = 130
@@ -25,6 +25,7 @@ app = typer.Typer(
 run.add_to(app)
 live.add_to(app)
 offline.add_to(app)
+simulate.add_to(app)
 audit.add_to(app)
 diagnosis.add_to(app)
 benches.add_to(app)

@@ -29,7 +29,7 @@ def page(status: Status) -> str:
         tiles="\n".join(_tile(label, value, note) for label, value, note in summary(status)),
         charts=_charts(status),
         decisions=decision_table(status.get("decisions", ())),
-        version=escape(_version()),
+        version=escape(installed_version()),
     )
 
 
@@ -127,7 +127,8 @@ def _directions(changes: Sequence[Mapping[str, Any]]) -> str:
     return f"{out} out, {len(changes) - out} in"
 
 
-def _version() -> str:
+def installed_version() -> str:
+    """The version of the installed package; empty where it is not installed."""
     try:
         return version("penstock")
     except PackageNotFoundError:

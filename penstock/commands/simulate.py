@@ -1,0 +1,88 @@
+"""`penstock simulate`: policies side by side in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from penstock.commands.printing import Json, answer, progress, reported, say
+from penstock.errors import BadInput
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command."""
+    app.command("simulate")(simulate)
+
+
+@reported
+def simulate(
+    scenario: Annotated[
+        str | None, typer.Argument(help="A scenario file, or the name of a shipped one.")
+    ] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", help="A policy; give several to compare them.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Where to write the timelines as a page.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the noise; the same seed gives the same run.")] = 0,
+    initial: Annotated[
+        list[str] | None,
+        typer.Option("--initial", help="Begin an operator with other instances: operator=count."),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the shipped scenarios.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run policies side by side on a simulated dataflow, in virtual time."""
+    if listed:
+        _list(as_json)
+        return
+    if scenario is None:
+        raise BadInput("simulate: name a scenario file, or one of --list")
+    from penstock.simulate.comparison import EXPLAINED, compare
+    from penstock.simulate.loading import load
+
+    policies = list(dict.fromkeys(policy or ["ds2"]))
+    _check(policies)
+    experiment = load(scenario).starting_with(parse_initial(initial or ()))
+    comparison = compare(experiment, policies, seed, progress)
+    if html is not None:
+        from penstock.simulate.page import write_page
+
+        say(f"wrote {write_page(comparison, html)}")
+    answer(comparison.to_json(), as_json, Group(comparison.shown(), "", Text(EXPLAINED, "dim")))
+
+
+def parse_initial(given: Iterable[str]) -> dict[str, int]:
+    """Split operator=count pairs."""
+    counts: dict[str, int] = {}
+    for text in given:
+        name, _, count = text.rpartition("=")
+        if not name or not count.strip().isdecimal():
+            raise BadInput(f"--initial: {text!r} is not operator=count")
+        counts[name.strip()] = int(count)
+    return counts
+
+
+def _check(policies: Iterable[str]) -> None:
+    from penstock.decide.registry import policy_entry
+
+    for name in policies:
+        policy_entry(name)
+
+
+def _list(as_json: bool) -> None:
+    from penstock.simulate.loading import shipped
+
+    scenarios = shipped()
+    table = Table("scenario", "what it is", box=None, header_style="dim")
+    for name, description in scenarios.items():
+        table.add_row(name, Text(description))
+    rows = [{"name": name, "description": text} for name, text in scenarios.items()]
+    answer({"scenarios": rows}, as_json, table)

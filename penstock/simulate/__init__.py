@@ -1,0 +1,1 @@
+"""The same loop, manager and policies over a dataflow in virtual time."""

@@ -1,0 +1,195 @@
+"""The loop's ports over a simulated dataflow: what it sees, what it changes, and where it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from penstock.dataflow.metrics import Floats, MetricWindow
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow, SourceRate
+from penstock.decide.outcome import Outcome, Status
+from penstock.decide.policy import Proposal, Scale
+from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict
+from penstock.journal.records import ActionRecord
+from penstock.simulate.virtual import LATENCY, VirtualDataflow
+
+LEAST_FACTOR = 0.05
+"""A measurement keeps at least this share of its value, however large the noise: none turns negative."""
+
+
+class VirtualSource:
+    """Windows of the simulated dataflow since the last call, with seeded noise on what is measured."""
+
+    def __init__(self, dataflow: VirtualDataflow, seed: int) -> None:
+        self.dataflow = dataflow
+        self._noise = dataflow.experiment.scenario.noise
+        self._random = np.random.default_rng(seed)
+        self._start = 0
+        self._before = [column.copy() for column in (dataflow.flow.processed, dataflow.flow.useful)]
+
+    def observe(self, now: float) -> ApplicationWindow | NotReady:
+        """What happened since the last call."""
+        start, end = self._start, self.dataflow.now
+        if end <= start:
+            return NotReady("no time has passed", "a window", now + 1)
+        flow = self.dataflow.flow
+        processed, useful = flow.processed - self._before[0], flow.useful - self._before[1]
+        self._start, self._before = end, [flow.processed.copy(), flow.useful.copy()]
+        experiment = self.dataflow.experiment
+        query = QueryWindow(
+            query_id=experiment.name,
+            name=experiment.name,
+            graph=experiment.graph,
+            metrics=self._metrics(start, end, processed, useful),
+            sources=self._sources(start, end, processed),
+            latency_seconds=self._reading(self.dataflow.seen[start:end, LATENCY].sum() / (end - start)),
+        )
+        held = self.dataflow.parallelism()
+        return ApplicationWindow(experiment.name, start, end, Execution.PER_OPERATOR, held, (query,))
+
+    def _metrics(self, start: int, end: int, processed: Floats, useful: Floats) -> MetricWindow:
+        """The instances of an operator share its records evenly; noise is on the time each worked."""
+        counts = self.dataflow.instances
+        selectivity = self.dataflow.wiring.selectivity
+        records = np.repeat(processed / counts, counts)
+        worked = self._measured(np.repeat(useful, counts))
+        return MetricWindow(
+            start=start,
+            end=end,
+            operator=np.repeat(np.arange(len(counts)), counts),
+            records_in=records,
+            records_out=np.repeat(processed * selectivity / counts, counts),
+            useful_seconds=worked,
+            waiting_seconds=np.maximum(0.0, end - start - worked),
+        )
+
+    def _sources(self, start: int, end: int, processed: Floats) -> dict[str, SourceRate]:
+        experiment, rates = self.dataflow.experiment, {}
+        for name in experiment.graph.sources:
+            number = experiment.graph.index[name]
+            offered = self._reading(experiment.offered[start:end, number].sum() / (end - start))
+            backlog = float(self.dataflow.flow.queue[number])
+            rates[name] = SourceRate(offered, float(processed[number]) / (end - start), backlog)
+        return rates
+
+    def _reading(self, exact: float) -> float:
+        return float(self._measured(np.array([exact]))[0]) if self._noise else float(exact)
+
+    def _measured(self, exact: Floats) -> Floats:
+        if self._noise == 0:
+            return exact
+        factors = 1 + self._noise * self._random.standard_normal(len(exact))
+        return exact * np.maximum(LEAST_FACTOR, factors)
+
+
+class VirtualActuator:
+    """Changes the simulated dataflow; an action ends when the scenario's pause is over."""
+
+    def __init__(self, dataflow: VirtualDataflow) -> None:
+        self.dataflow = dataflow
+        self.ends_at: int | None = None
+        self._begun_at = 0.0
+        self._planned: Mapping[str, int] = {}
+
+    def begin(self, now: float, action: Scale) -> None:
+        """Start an action."""
+        self._begun_at, self._planned = now, dict(action.parallelism)
+        self.ends_at = self.dataflow.change(action.parallelism)
+
+    def poll(self, now: float) -> Outcome | None:
+        """The outcome, once the new parallelism is there."""
+        if self.ends_at is None or now < self.ends_at:
+            return None
+        self.ends_at = None
+        planned = self._planned
+        return Outcome(Status.DONE, planned, planned, self.held(), now - self._begun_at)
+
+    def held(self) -> Mapping[str, int]:
+        """Instances there now."""
+        return self.dataflow.parallelism()
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionNote:
+    """A verdict, `count` times in a row from `first_at` on."""
+
+    first_at: float
+    kind: str
+    reason: str
+    count: int = 1
+
+
+@dataclass
+class MemoryRecord:
+    """A journal that lives as long as the run."""
+
+    decisions: list[DecisionNote] = field(default_factory=list)
+    records: list[ActionRecord] = field(default_factory=list)
+    _notes: tuple[str, ...] = ()
+
+    def observed(self, now: float, window: ApplicationWindow) -> None:
+        """The dataflow itself remembers every second, so nothing more is kept."""
+
+    def decided(
+        self, now: float, application: str, answer: Proposal | NotReady, verdict: Verdict, policy: str = ""
+    ) -> int:
+        """Keep a verdict; the same one again is counted."""
+        self._notes = verdict.notes if isinstance(verdict, Accepted) else ()
+        note = DecisionNote(now, _kind(verdict), verdict.reason)
+        last = self.decisions[-1] if self.decisions else None
+        if last and (last.kind, last.reason) == (note.kind, note.reason) and note.kind != "accepted":
+            self.decisions[-1] = replace(last, count=last.count + 1)
+        else:
+            self.decisions.append(note)
+        return len(self.decisions)
+
+    def intend(
+        self, now: float, application: str, decision_id: int, action: Scale, before: Mapping[str, int]
+    ) -> int:
+        """Keep what is about to be done."""
+        planned = dict(action.parallelism)
+        record = ActionRecord(
+            action_id=len(self.records) + 1,
+            application=application,
+            decision_id=decision_id,
+            policy="",
+            intended_at=now,
+            seen=(),
+            before=dict(before),
+            proposed=planned,
+            planned=planned,
+            exact=dict(action.exact),
+            reason=action.reason,
+            notes=self._notes,
+            expected=action.expected,
+        )
+        self.records.append(record)
+        return record.action_id
+
+    def ended(self, now: float, action_id: int, outcome: Outcome) -> None:
+        """Keep what became of an action."""
+        done = {"status": outcome.status, "ended_at": now, "observed": dict(outcome.observed)}
+        self._change(action_id, seconds=outcome.seconds, detail=outcome.detail, **done)
+
+    def effect(self, now: float, action_id: int, figures: Mapping[str, float]) -> None:
+        """Keep what it brought."""
+        self._change(action_id, effect_at=now, measured=dict(figures))
+
+    def unfinished(self, application: str) -> Sequence[ActionRecord]:
+        """Actions without an outcome."""
+        return [record for record in self.records if record.status is None]
+
+    def actions(self, application: str | None = None, limit: int | None = None) -> Sequence[ActionRecord]:
+        """The latest actions, oldest first."""
+        return self.records[-limit:] if limit else list(self.records)
+
+    def _change(self, action_id: int, **values: object) -> None:
+        self.records[action_id - 1] = replace(self.records[action_id - 1], **values)  # type: ignore[arg-type]
+
+
+def _kind(verdict: Verdict) -> str:
+    kinds = {Accepted: "accepted", Rejected: "rejected", NothingToDo: "nothing-to-do"}
+    return kinds.get(type(verdict), "waiting")

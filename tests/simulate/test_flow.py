@@ -1,0 +1,134 @@
+"""The fluid model: nothing is lost or made, queues stay in their bounds, waiting follows Little's law."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.simulate.virtual import BACKLOG, LATENCY, QUEUED, READ, VirtualDataflow
+from tests.simulate.experiments import an_experiment
+
+DIAMOND = {
+    "left": {"inputs": ["events"], "service_time": "0.5ms", "selectivity": 0.5, "queue": 300},
+    "right": {"inputs": ["events", "other"], "service_time": "1ms", "selectivity": 3, "queue": 700},
+    "join": {"inputs": ["left", "right"], "service_time": "0.4ms", "queue": 400},
+}
+SOURCES = {
+    "events": {"rate": "sine:mean=900,amplitude=600,period=120"},
+    "other": {"rate": "bursts:base=10,peak=900,every=60,length=7", "keeps_backlog": False},
+}
+
+
+def run(dataflow, until):
+    dataflow.advance(until)
+    return dataflow.flow
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    instances=st.lists(st.integers(1, 6), min_size=3, max_size=3),
+    until=st.integers(1, 300),
+    queue=st.sampled_from([50, 400, 10_000, None]),
+)
+def test_records_are_conserved_and_queues_bounded(instances, until, queue):
+    operators = {
+        name: {**spec, "instances": count, "queue": queue}
+        for (name, spec), count in zip(DIAMOND.items(), instances, strict=True)
+    }
+    experiment = an_experiment(sources=SOURCES, operators=operators)
+    dataflow = VirtualDataflow(experiment)
+    flow = run(dataflow, until)
+    assert np.allclose(flow.arrived, flow.processed + flow.queue + flow.lost)
+    assert np.allclose(flow.arrived[:2], experiment.offered[:until, :2].sum(axis=0))
+    selectivity = dataflow.wiring.selectivity
+    for number, feeds in enumerate(experiment.graph.upstream):
+        if feeds:
+            sent = sum(flow.processed[feed] * selectivity[feed] for feed in feeds)
+            assert flow.arrived[number] == pytest.approx(sent)
+    assert (flow.queue >= 0).all() and (flow.processed >= 0).all()
+    if queue is not None:
+        scaled = experiment.graph.is_scalable
+        assert (flow.queue[scaled] <= queue * (1 + 1e-9)).all()
+    assert (dataflow.seen[:until] >= 0).all()
+
+
+def test_a_pipeline_that_keeps_up_has_empty_queues_and_the_latency_of_its_services():
+    experiment = an_experiment().starting_with({"parse": 1, "count": 2})
+    dataflow = VirtualDataflow(experiment)
+    run(dataflow, 100)
+    assert (dataflow.flow.queue == 0).all()
+    assert dataflow.seen[99, READ] == pytest.approx(1000)
+    assert dataflow.seen[99, LATENCY] == pytest.approx(0.002, abs=1e-5)
+
+
+def test_backpressure_slows_the_source_to_what_the_slowest_operator_takes():
+    # count takes 1,000 words a second, and a record of the source becomes two
+    dataflow = VirtualDataflow(an_experiment())
+    run(dataflow, 100)
+    assert dataflow.seen[50:100, READ] == pytest.approx(np.full(50, 500.0))
+    assert dataflow.seen[99, BACKLOG] == pytest.approx(100 * 500 - 500 - 250, rel=0.02)
+    assert dataflow.seen[99, QUEUED] == pytest.approx(1000)
+
+
+def test_without_bounds_records_wait_inside():
+    operators = {
+        "parse": {"inputs": ["events"], "service_time": "1ms", "selectivity": 2},
+        "count": {"inputs": ["parse"], "service_time": "1ms"},
+    }
+    dataflow = VirtualDataflow(an_experiment(operators=operators))
+    run(dataflow, 100)
+    assert dataflow.seen[99, READ] == pytest.approx(1000)
+    assert dataflow.seen[99, BACKLOG] == 0
+    # two thousand arrive and one thousand leave: 100,000 wait, which takes 100 seconds
+    assert dataflow.seen[99, QUEUED] == pytest.approx(100_000)
+    assert dataflow.seen[99, LATENCY] == pytest.approx(100, abs=0.01)
+
+
+def test_a_restart_stops_all_for_its_pause_and_records_grow_older_meanwhile():
+    experiment = an_experiment(scaling={"kind": "restart", "pause": "20s"})
+    dataflow = VirtualDataflow(experiment)
+    dataflow.advance(10)
+    assert dataflow.change({"parse": 1, "count": 2}) == 30
+    dataflow.advance(60)
+    assert (dataflow.seen[10:30, READ] == 0).all() and (dataflow.seen[30:60, READ] > 0).all()
+    assert dataflow.down[10:30].all() and dataflow.down.sum() == 20
+    assert np.diff(dataflow.seen[10:30, LATENCY]) == pytest.approx(np.full(19, 1.0))
+    count = experiment.graph.index["count"]
+    assert (dataflow.held[:30, count] == 1).all() and (dataflow.held[30:60, count] == 2).all()
+
+
+def test_live_scaling_goes_on_working_until_the_change_is_there():
+    dataflow = VirtualDataflow(an_experiment(scaling={"kind": "live", "pause": "20s"}))
+    dataflow.advance(10)
+    dataflow.change({"count": 2})
+    dataflow.advance(60)
+    assert (dataflow.seen[10:30, READ] == 500).all()
+    assert dataflow.seen[59, READ] == pytest.approx(1000)
+    assert not dataflow.down.any()
+
+
+def test_a_slow_service_has_its_share_of_capacity_in_its_time():
+    slow = {"operator": "parse", "start": 100, "end": 200, "capacity": 0.5}
+    experiment = an_experiment(slowdowns=[slow]).starting_with({"count": 4})
+    dataflow = VirtualDataflow(experiment)
+    dataflow.advance(600)
+    assert dataflow.seen[99, READ] == pytest.approx(1000)
+    assert dataflow.seen[150, READ] == pytest.approx(500)
+    assert dataflow.seen[250, READ] == pytest.approx(1000)
+
+
+def test_one_advance_is_the_same_as_many():
+    whole, pieces = VirtualDataflow(an_experiment()), VirtualDataflow(an_experiment())
+    whole.advance(300)
+    for until in range(7, 301, 1):
+        pieces.advance(until)
+    assert np.array_equal(whole.seen, pieces.seen)
+
+
+def test_random_waiting_is_that_of_the_single_server_queue():
+    # M/M/1 at a load of one half: a record waits as long as it is served
+    parse = {"inputs": ["events"], "service_time": "1ms", "variability": 1}
+    experiment = an_experiment(sources={"events": {"rate": "constant:500"}}, operators={"parse": parse})
+    dataflow = VirtualDataflow(experiment)
+    dataflow.advance(10)
+    assert dataflow.seen[9, LATENCY] == pytest.approx(0.002, abs=1e-5)
