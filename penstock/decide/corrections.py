@@ -54,9 +54,9 @@ def judged(
 ) -> Judgement:
     """Compare the windows after an action with those before it.
 
-    Worse means that it no longer keeps up while before it did, or that throughput fell although the load did
-    not. A smaller application that is busier and keeps up is what was wanted. A load that grew meanwhile, or
-    a size that something else changed, proves nothing.
+    Worse means that throughput fell although the load did not, or that a smaller application no longer keeps
+    up. One that is busier and keeps up is what was wanted. A load that grew meanwhile, or a size that something
+    else changed, proves nothing; nor does a backlog that a larger application has yet to work off.
     """
     before = trial.measured_before
     if not before or dict(held) != dict(trial.action.parallelism):
@@ -65,10 +65,12 @@ def judged(
         return Judgement.GOOD
     if offered_rate(after) > offered_rate(before) * (1 + worse_by):
         return Judgement.NOT_COMPARABLE
-    if _stopped_keeping_up(before, after, worse_by) or _lost_throughput(before, after, worse_by):
+    grew = grows(trial.action, trial.before)
+    stopped = not grew and _stopped_keeping_up(before, after, worse_by)
+    if stopped or _lost_throughput(before, after, worse_by):
         return Judgement.WORSE
     gained = observed_rate(after) - observed_rate(before)
-    brought_little = grows(trial.action, trial.before) and gained < small_gain * observed_rate(before)
+    brought_little = grew and gained < small_gain * observed_rate(before)
     return Judgement.LITTLE if brought_little else Judgement.GOOD
 
 

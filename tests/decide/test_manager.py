@@ -228,6 +228,14 @@ def test_a_scale_down_that_no_longer_keeps_up_is_rolled_back_and_not_tried_again
     assert size(run.step(scale(2), offered=500.0)) == 2
 
 
+def test_growth_that_has_yet_to_work_off_a_backlog_is_not_rolled_back():
+    run = Run()
+    run.perform(run.step(scale(8), observed=400.0, busy=2.5))
+    # batches hold what waited meanwhile, so they overrun by even more, and yet more is read than is offered
+    verdicts = [run.step(hold(), observed=1500.0, busy=4.0) for _ in range(3)]
+    assert all(isinstance(verdict, NothingToDo) for verdict in verdicts), verdicts
+
+
 def test_growth_that_costs_throughput_is_rolled_back():
     run = Run()
     run.step(hold(), observed=800.0)
