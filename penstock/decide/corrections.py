@@ -55,8 +55,8 @@ def judged(
     """Compare the windows after an action with those before it.
 
     Worse means that throughput fell although the load did not, or that a smaller application no longer keeps
-    up. One that is busier and keeps up is what was wanted. A load that grew meanwhile, or a size that something
-    else changed, proves nothing; nor does a backlog that a larger application has yet to work off.
+    up. One that is busier and keeps up is what was wanted. A load that grew meanwhile, or a size that
+    something else changed, proves nothing; nor does a backlog that a larger application has yet to work off.
     """
     before = trial.measured_before
     if not before or dict(held) != dict(trial.action.parallelism):
