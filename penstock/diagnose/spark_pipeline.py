@@ -48,7 +48,8 @@ def path_frame(spark: SparkSession, paths: Iterable[str], partitions: int | None
     """A DataFrame of paths, spread so that every task gets its share of them."""
     found = [(path,) for path in paths]
     frame = spark.createDataFrame(found, "path string")
-    return frame.repartition(partitions or max(1, len(found)))
+    # By range, because the few rows of such a frame would not spread evenly round robin.
+    return frame.repartitionByRange(partitions or max(1, len(found)), "path")
 
 
 def log_summaries(paths: DataFrame, window_seconds: float | None = None) -> DataFrame:

@@ -1,0 +1,97 @@
+"""`penstock bench what-if`: batch times that a replay predicts, against those of a cluster of that size."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from penstock.bench.report import BenchReport, Row, Target
+from penstock.bench.spark_cluster import ClusterShape, start_cluster, stop_cluster
+from penstock.diagnose.event_log import read_log
+from penstock.diagnose.log_files import find_logs
+from penstock.diagnose.replay import TaskGraph, replay, task_graph
+
+EXECUTORS = (1, 2, 4)
+CORES = 2
+WARM_UP = 2
+MAP_TASKS, REDUCE_TASKS = 16, 8
+MAP_SECONDS, REDUCE_SECONDS = 0.4, 0.6
+
+
+def run(quick: bool, progress: Callable[[str], None]) -> BenchReport:
+    """Runs the same batches on 1, 2 and 4 executors and predicts each from the log of each other."""
+    batches = 4 if quick else 10
+    graphs = {executors: _measured(executors, batches, progress) for executors in EXECUTORS}
+    rows = [_row(graphs, source, target) for source in EXECUTORS for target in EXECUTORS]
+    errors = [row["error"] for row in rows if row["from_executors"] != row["executors"]]
+    summary = {
+        "median_error": float(np.median(errors)),
+        "largest_error": float(max(errors)),
+        "median_error_same_size": float(
+            np.median([row["error"] for row in rows if row["from_executors"] == row["executors"]])
+        ),
+    }
+    targets = [Target("median error of predicted batch time", "< 0.1", summary["median_error"])]
+    notes = [
+        "Tasks are paced (they sleep), so that executors which share two cores do not disturb each other."
+    ]
+    return BenchReport("what-if", summary, rows, targets, {}, notes)
+
+
+def _measured(executors: int, batches: int, progress: Callable[[str], None]) -> TaskGraph:
+    progress(f"{batches} batches on {executors} executors")
+    with tempfile.TemporaryDirectory() as folder:
+        conf = {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": Path(folder).as_uri(),
+            "spark.sql.adaptive.enabled": "false",
+        }
+        spark = start_cluster(ClusterShape(executors=executors, cores=CORES, name="what-if", conf=conf))
+        try:
+            for _ in range(batches + WARM_UP):
+                _batch(spark)
+        finally:
+            stop_cluster()
+        (files,) = find_logs(Path(folder))
+        return task_graph(read_log(files.lines()))
+
+
+def _batch(spark: SparkSession) -> None:
+    mapped = spark.range(0, MAP_TASKS, 1, MAP_TASKS).mapInArrow(_paced(MAP_SECONDS), "id long")
+    mapped.repartition(REDUCE_TASKS).mapInArrow(_paced(REDUCE_SECONDS), "id long").count()
+
+
+def _paced(seconds: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(seconds)
+        yield from batches
+
+    return work
+
+
+def _row(graphs: dict[int, TaskGraph], source: int, target: int) -> Row:
+    predicted = _median_batch(graphs[source], target * CORES)
+    measured = _measured_batch(graphs[target])
+    return {
+        "case": f"{target} executors from {source}",
+        "from_executors": source,
+        "executors": target,
+        "predicted_s": predicted,
+        "measured_s": measured,
+        "error": abs(predicted - measured) / measured,
+    }
+
+
+def _median_batch(graph: TaskGraph, slots: int) -> float:
+    seconds = replay(graph, slots).job_seconds
+    return float(np.median([seconds[job] for job in sorted(seconds)[WARM_UP:]]))
+
+
+def _measured_batch(graph: TaskGraph) -> float:
+    return float(np.median([job.measured_seconds for job in graph.jobs[WARM_UP:]]))
