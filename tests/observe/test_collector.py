@@ -244,6 +244,17 @@ def test_executors_of_state_are_those_of_the_newest_stateful_stage():
     assert words.executors_of_state() == {"0": 1, "1": 1}
 
 
+def test_when_the_executors_last_worked():
+    """A batch without records warms nothing up, and a later batch is not before."""
+    words = collector()
+    first, empty, third = (chain_batch(n, 5.0 * n, records, 500) for n, records in enumerate([500, 0, 9]))
+    assert words.working_before(first.progress) == math.inf
+    for batch in (first, empty, third):
+        words.add(batch, CHAIN, {})
+    assert words.working_before(third.progress) == 0.0
+    assert words.working_before(first.progress) == math.inf
+
+
 def size_of(value, seen):
     """Bytes of an object with all that it holds."""
     if id(value) in seen:

@@ -1,0 +1,207 @@
+"""What is seen of real queries on a real cluster, with the UI off and no event log."""
+
+import json
+import time
+
+import pytest
+from pyspark.sql import functions as sf
+
+from penstock.dataflow.readiness import NotReady
+from penstock.observe.spark_source import SparkSource
+from penstock.settings import Settings
+from tests.spark.watching import query_of, wait_for, watch
+
+pytestmark = pytest.mark.spark
+
+ROWS = 60
+FILES, RECORDS_PER_FILE = 30, 25
+SCAN = "MicroBatchScan + MapInArrow passed_on"
+
+
+@pytest.fixture(scope="module")
+def spark(local_cluster):
+    session = local_cluster(executors=2, cores=2)
+    session.conf.set("spark.sql.shuffle.partitions", 2)
+    return session
+
+
+@pytest.fixture
+def source(spark):
+    return SparkSource(spark, Settings())
+
+
+def numbers(spark):
+    """Exactly ROWS records in every batch."""
+    return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).load()
+
+
+def started(frame, name, checkpoint, seconds=1, mode="append"):
+    writer = frame.writeStream.format("noop").outputMode(mode).queryName(name)
+    return (
+        writer.option("checkpointLocation", str(checkpoint / name))
+        .trigger(processingTime=f"{seconds} seconds")
+        .start()
+    )
+
+
+def keyed_counts(spark):
+    def passed_on(batches):  # defined here, so that it travels to executors that do not know this module
+        yield from batches
+
+    passed = numbers(spark).mapInArrow(passed_on, "timestamp timestamp, value bigint")
+    return passed.withColumn("key", sf.col("value") % 7).repartition(3, "key").groupBy("key").count()
+
+
+def stages_of(batch):
+    return {stage.operator: stage for stage in batch.stages}
+
+
+def test_nothing_to_see_before_a_query_starts(spark, source):
+    assert spark.conf.get("spark.ui.enabled") == "false"
+    assert spark.conf.get("spark.eventLog.enabled", "false") == "false"
+    assert source.observe(time.time()) == NotReady("the first window has just begun", "one policy interval")
+    seen = source.observe(time.time())
+    assert isinstance(seen, NotReady)
+    assert seen.reason == "no streaming query is active"
+
+
+def test_operators_records_and_executors_of_a_stateful_query(spark, source, tmp_path):
+    query = started(keyed_counts(spark), "counts", tmp_path, mode="update")
+    window, seen = watch(source, "counts", lambda seen: any(b.batch_id >= 2 for b in seen.batches))
+    state = "HashAggregate + StateStoreRestore + StateStoreSave"
+    assert [operator.name for operator in seen.graph.operators] == [SCAN, "HashAggregate", state]
+    assert seen.graph.edges == ((SCAN, "HashAggregate"), ("HashAggregate", state))
+
+    newest = seen.batches[-1]
+    stages = stages_of(newest)
+    assert newest.input_records == ROWS
+    assert newest.slots == 4
+    assert (stages[SCAN].records_in.sum(), stages[SCAN].records_out.sum()) == (ROWS, ROWS)
+    assert (stages["HashAggregate"].records_in.sum(), stages["HashAggregate"].tasks) == (ROWS, 3)
+    assert stages["HashAggregate"].records_out.sum() == 7
+    assert (stages[state].records_in.sum(), stages[state].tasks) == (7, 2)
+    assert all(stage.useful_seconds.sum() > 0 for stage in newest.stages)
+    assert 0 < newest.serial_seconds < newest.seconds
+
+    assert seen.period_seconds == 1
+    assert seen.metrics.useful_seconds.sum() > 0
+    rate = seen.sources[SCAN]
+    assert rate.offered_per_second == pytest.approx(rate.observed_per_second, rel=0.5)
+    assert [executor.cores for executor in window.executors] == [2, 2]
+    assert all(executor.memory_bytes > 0 and executor.host for executor in window.executors)
+    assert (window.slots, window.parallelism) == (4, {"executors": 2})
+    assert sum(executor.state_bins for executor in window.executors) == 2
+    query.stop()
+
+
+def test_files_that_wait_are_a_backlog(spark, source, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    lines = "".join(json.dumps({"a": number}) + "\n" for number in range(RECORDS_PER_FILE))
+    for number in range(FILES):
+        (folder / f"{number}.json").write_text(lines)
+    (folder / "_SUCCESS").touch()
+    stream = spark.readStream.schema("a int").option("maxFilesPerTrigger", 1).json(str(folder))
+    query = started(stream, "files", tmp_path)
+    known = lambda seen: seen.sources["Scan json"].offered_per_second >= 0  # noqa: E731
+    _, seen = watch(source, "files", known)
+    rate = seen.sources["Scan json"]
+    assert rate.offered_per_second == 0
+    read = sum(report.numInputRows for report in query.recentProgress)
+    left = FILES * RECORDS_PER_FILE - read
+    assert rate.backlog_records == pytest.approx(left, abs=3 * RECORDS_PER_FILE)
+    assert rate.backlog_records % RECORDS_PER_FILE == 0
+    query.stop()
+
+
+def test_several_queries_at_once_each_with_its_own_operators(spark, source, tmp_path):
+    """A self-join, several actions on one batch, and a job description of the user's own."""
+    left = numbers(spark).select(sf.col("value").alias("a"), sf.col("timestamp").alias("t1"))
+    right = numbers(spark).select(sf.col("value").alias("b"), sf.col("timestamp").alias("t2"))
+    near = sf.expr("a = b and t1 between t2 - interval 1 second and t2 + interval 1 second")
+    joined = left.withWatermark("t1", "1 second").join(right.withWatermark("t2", "1 second"), near)
+
+    def several_actions(batch, _number):
+        batch.sparkSession.sparkContext.setJobDescription("my own words")
+        batch.count()
+        batch.filter("value % 2 = 0").count()
+
+    queries = [
+        started(joined, "joined", tmp_path, seconds=2),
+        numbers(spark)
+        .writeStream.foreachBatch(several_actions)
+        .queryName("actions")
+        .trigger(processingTime="2 seconds")
+        .option("checkpointLocation", str(tmp_path / "actions"))
+        .start(),
+    ]
+    seen = {}
+
+    def both():
+        window = source.observe(time.time())
+        for name in ("joined", "actions"):
+            query = query_of(window, name)
+            if query is not None and query.batches and query.batches[-1].batch_id >= 1:
+                seen[name] = query
+        return len(seen) == 2
+
+    wait_for("windows of both queries", both, every=2)
+    for query in queries:
+        query.stop()
+
+    join = seen["joined"]
+    assert len(join.graph.sources) == 2
+    assert "StreamingSymmetricHashJoin" in join.graph.index
+    assert {target for _, target in join.graph.edges} == {"StreamingSymmetricHashJoin"}
+    stages = stages_of(join.batches[-1])
+    assert [stages[side].records_in.sum() for side in join.graph.sources] == [ROWS, ROWS]
+    assert set(join.sources) == set(join.graph.sources)
+
+    actions = seen["actions"]
+    assert len(actions.graph.sources) == 2
+    stages = stages_of(actions.batches[-1])
+    assert [stages[scan].records_in.sum() for scan in actions.graph.sources] == [ROWS, ROWS]
+    assert len(stages) == 4
+    assert set(actions.sources) == set(actions.graph.sources)
+    offered = [rate.offered_per_second for rate in actions.sources.values()]
+    assert offered[0] == pytest.approx(offered[1]) and offered[0] > 0
+
+
+def test_a_query_that_fails_and_one_that_restarts_while_observed(spark, source, tmp_path):
+    frame = numbers(spark).withColumn("checked", sf.expr(f"assert_true(value < {2 * ROWS})"))
+    failing = started(frame, "failing", tmp_path)
+    steady = started(numbers(spark), "steady", tmp_path)
+    watch(source, "steady", lambda seen: bool(seen.batches))
+    wait_for("the failure", lambda: failing.exception() is not None)
+    window, _ = watch(source, "steady", lambda seen: bool(seen.batches))
+    assert query_of(window, "failing") is None
+
+    steady.stop()
+    again = started(numbers(spark), "steady", tmp_path)
+    assert again.id == steady.id
+    said = []
+
+    def restarted():
+        seen = source.observe(time.time())
+        said.extend(getattr(seen, "warnings", ()))
+        query = query_of(seen, "steady")
+        return query is not None and query.batches and query
+
+    query = wait_for("the restarted query", restarted, every=1)
+    newest = again.lastProgress.batchId
+    assert query.batches[-1].batch_id <= newest
+    assert all(batch.batch_id > steady.lastProgress.batchId for batch in query.batches)
+    again.stop()
+    ended = source.observe(time.time())
+    assert isinstance(ended, NotReady)
+
+
+def test_a_stage_with_more_tasks_than_are_read_is_not_taken_for_a_cheap_one(spark, tmp_path):
+    source = SparkSource(spark, Settings(max_tasks_per_stage=2))
+    query = started(keyed_counts(spark), "wide", tmp_path, mode="update")
+    wait_for("some batches", lambda: query.lastProgress and query.lastProgress.batchId >= 1)
+    source.observe(time.time() - 1)
+    seen = source.observe(time.time())
+    assert isinstance(seen, NotReady)
+    assert "a stage has more than 2 tasks (max_tasks_per_stage)" in seen.reason
+    query.stop()
