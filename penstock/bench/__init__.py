@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 BENCHES: dict[str, str] = {
+    "critical-path": "penstock.bench.critical_path",
     "decision": "penstock.bench.decision",
+    "event-log": "penstock.bench.event_log",
     "overhead": "penstock.bench.overhead",
     "simulator": "penstock.bench.simulator",
+    "what-if": "penstock.bench.what_if",
     "wordcount": "penstock.bench.wordcount",
 }
 """Name of a benchmark → the module that exposes `run(quick, progress) -> BenchReport`."""
