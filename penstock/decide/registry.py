@@ -11,6 +11,8 @@ from penstock.decide.policy import Policy
 from penstock.errors import BadSettings
 
 if TYPE_CHECKING:
+    from penstock.decide.drs import ServiceRate
+    from penstock.decide.reactive import ReactiveSettings
     from penstock.settings import Settings
 
 
@@ -36,6 +38,45 @@ def _ds2(settings: Settings) -> Policy:
     return Ds2Policy(settings.ds2())
 
 
+def _dhalion(settings: Settings) -> Policy:
+    from penstock.decide.dhalion import DhalionPolicy, DhalionSettings
+
+    return DhalionPolicy(
+        DhalionSettings(
+            min_instances=settings.min_executors,
+            max_instances=settings.max_executors,
+            unscalable=frozenset(settings.unscalable_operators),
+        )
+    )
+
+
+def _drs(settings: Settings) -> Policy:
+    from penstock.decide.drs import ServiceRate
+
+    return _drs_with(settings, ServiceRate.TRUE)
+
+
+def _drs_observed(settings: Settings) -> Policy:
+    from penstock.decide.drs import ServiceRate
+
+    return _drs_with(settings, ServiceRate.OBSERVED)
+
+
+def _drs_with(settings: Settings, rate: ServiceRate) -> Policy:
+    from penstock.decide.drs import DrsPolicy, DrsSettings
+
+    return DrsPolicy(
+        DrsSettings(
+            latency_target_seconds=settings.latency_target,
+            rate=rate,
+            catch_up_seconds=settings.catch_up,
+            min_instances=settings.min_executors,
+            max_instances=settings.max_executors,
+            unscalable=frozenset(settings.unscalable_operators),
+        )
+    )
+
+
 def _queueing(settings: Settings) -> Policy:
     from penstock.decide.queueing import QueueingPolicy
     from penstock.decide.queueing_settings import QueueingSettings
@@ -50,6 +91,31 @@ def _queueing(settings: Settings) -> Policy:
             max_instances=settings.max_executors,
             unscalable=frozenset(settings.unscalable_operators),
         )
+    )
+
+
+def _reactive_cpu(settings: Settings) -> Policy:
+    from penstock.decide.reactive import ReactivePolicy, cpu
+
+    chosen = _reactive(settings)
+    return ReactivePolicy(chosen, cpu(chosen))
+
+
+def _reactive_lag(settings: Settings) -> Policy:
+    from penstock.decide.reactive import ReactivePolicy, lag
+
+    chosen = _reactive(settings)
+    return ReactivePolicy(chosen, lag(chosen))
+
+
+def _reactive(settings: Settings) -> ReactiveSettings:
+    from penstock.decide.reactive import ReactiveSettings
+
+    return ReactiveSettings(
+        busy_share=settings.utilisation,
+        min_instances=settings.min_executors,
+        max_instances=settings.max_executors,
+        unscalable=frozenset(settings.unscalable_operators),
     )
 
 
@@ -91,6 +157,51 @@ POLICIES: Mapping[str, PolicyEntry] = {
             needs="backlogs alone",
             promises="backlogs near the thresholds in the long run; nothing about latency, and it hunts",
             choose_when="nothing but the backlog can be measured, and load changes slowly",
+        ),
+        PolicyEntry(
+            "dhalion",
+            "scales the one operator behind backpressure, and does not repeat what did not help",
+            _dhalion,
+            needs="offered and observed rates, and how busy operators are",
+            promises="no backpressure after several changes; often more instances than are needed",
+            choose_when="comparing with rules that react to backpressure",
+            baseline=True,
+        ),
+        PolicyEntry(
+            "drs",
+            "a Jackson network of M/M/k queues, sized greedily with true rates",
+            _drs,
+            needs="a latency target, and operators with instances of their own",
+            promises="the fewest instances whose mean sojourn time meets the target, if work is random",
+            choose_when="comparing with an exact model that knows no irregularity",
+            baseline=True,
+        ),
+        PolicyEntry(
+            "drs-observed",
+            "the same with observed rates, which take waiting for slowness",
+            _drs_observed,
+            needs="a latency target, and operators with instances of their own",
+            promises="the target at best, with far more instances than true rates ask for",
+            choose_when="seeing what true rates are worth",
+            baseline=True,
+        ),
+        PolicyEntry(
+            "reactive-cpu",
+            "instances in proportion to how busy they are, as Kubernetes' HPA does",
+            _reactive_cpu,
+            needs="useful time of every instance or task",
+            promises="instances about as busy as is asked for; a large backlog looks like a small one",
+            choose_when="comparing with the HPA",
+            baseline=True,
+        ),
+        PolicyEntry(
+            "reactive-lag",
+            "one instance for every 1,000 records that wait, as KEDA does",
+            _reactive_lag,
+            needs="backlogs alone",
+            promises="a bounded backlog for each instance, and swings, since an empty one asks for nothing",
+            choose_when="comparing with KEDA",
+            baseline=True,
         ),
     )
 }

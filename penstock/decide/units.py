@@ -61,7 +61,9 @@ class UnitReader:
             return mistakable
         units: list[Unit] = []
         for query in window.queries:
-            missing = unheld_operator(query.graph, window.parallelism) or _stranger(query)
+            missing = (
+                unheld_operator(query.graph, window.parallelism) or _stranger(query) or _unreported(query)
+            )
             if missing is not None:
                 return missing
             units += self._units(query, window.parallelism)
@@ -138,6 +140,15 @@ def _stranger(query: QueryWindow) -> NotReady | None:
         return NotReady(
             f"the window has an operator number outside 0 to {size - 1}", "metrics of the graph's operators"
         )
+    return None
+
+
+def _unreported(query: QueryWindow) -> NotReady | None:
+    """An operator that says nothing must not be taken for an idle one."""
+    reported = set(query.metrics.operator.tolist())
+    for number, operator in enumerate(query.graph.operators):
+        if query.graph.upstream[number] and number not in reported:
+            return NotReady(f"no instance of {operator.name!r} reported", "a report of each instance")
     return None
 
 

@@ -22,5 +22,5 @@ def test_an_unknown_name_suggests_the_nearest(slip: str) -> None:
 
 
 def test_a_name_like_no_other_lists_what_there_is() -> None:
-    with pytest.raises(BadSettings, match="known: ds2"):
+    with pytest.raises(BadSettings, match=r"known: .*\bds2\b"):
         policy_entry("zzzz")
