@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 from penstock.dataflow.window import ApplicationWindow, QueryWindow
@@ -20,19 +20,23 @@ class QuerySummary:
     batch_seconds: float | None = None
     period_seconds: float | None = None
     latency_seconds: float | None = None
+    timeline_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def summarise(query: QueryWindow) -> QuerySummary:
     """Reduce a query's window to its figures; the batch time is the median, so one slow batch says little."""
     sources = query.sources.values()
+    settled = [batch.seconds for batch in query.batches if batch.settled]
+    seconds = settled or [batch.seconds for batch in query.batches]
     return QuerySummary(
         name=query.name,
         offered_per_second=sum(source.offered_per_second for source in sources),
         observed_per_second=sum(source.observed_per_second for source in sources),
         backlog_records=sum(source.backlog_records for source in sources),
-        batch_seconds=median(batch.seconds for batch in query.batches) if query.batches else None,
+        batch_seconds=median(seconds) if seconds else None,
         period_seconds=query.period_seconds,
         latency_seconds=query.latency_seconds,
+        timeline_seconds=dict(query.timeline_seconds),
     )
 
 

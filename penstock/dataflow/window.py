@@ -54,6 +54,7 @@ class QueryWindow:
     `batches` are the batches that finished in the window, oldest first, for queries that share slots;
     `period_seconds` is the trigger interval, None when batches follow each other at once.
     `latency_seconds` is the end-to-end latency seen (waiting in the source plus processing), when known.
+    `timeline_seconds` says where the newest batch spent its time, phase by phase, until the next trigger.
     """
 
     query_id: str
@@ -64,6 +65,7 @@ class QueryWindow:
     batches: tuple[BatchExecution, ...] = ()
     period_seconds: float | None = None
     latency_seconds: float | None = None
+    timeline_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

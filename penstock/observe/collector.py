@@ -92,6 +92,7 @@ class QueryCollector:
             batches=tuple(_execution(batch) for batch in detailed),
             period_seconds=self.period_seconds,
             latency_seconds=self._latency(batches),
+            timeline_seconds=self._timeline(),
         )
 
     def working_before(self, progress: BatchProgress) -> float:
@@ -150,6 +151,12 @@ class QueryCollector:
             for table in batch.tables
             if table.execution.operator in leaves
         }
+
+    def _timeline(self) -> Mapping[str, float]:
+        if not self._batches:
+            return {}
+        newest = self._batches[-1].progress.timeline
+        return newest.phases(self.period_seconds or newest.total)
 
     def _latency(self, batches: Sequence[ObservedBatch]) -> float | None:
         """Mean wait for the trigger plus processing, of the newest batch."""

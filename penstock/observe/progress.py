@@ -37,6 +37,17 @@ class BatchTimeline:
         """Time between the named phases."""
         return max(0.0, self.total - self.offsets - self.planning - self.execution - self.commit)
 
+    def phases(self, until_next: float) -> dict[str, float]:
+        """Seconds by phase over the time until the next trigger, which the batch may leave partly idle."""
+        return {
+            "offsets": self.offsets,
+            "planning": self.planning,
+            "execution": self.execution,
+            "commit": self.commit,
+            "other": self.other,
+            "idle": max(0.0, until_next - self.total),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:

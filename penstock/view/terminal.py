@@ -87,7 +87,14 @@ def _queries(status: Status) -> RenderableType:
             _against_trigger(query),
             _load(query),
         )
-    return table
+    return Group(table, *(_phases(query) for query in queries if query.get("timeline_seconds")))
+
+
+def _phases(query: Mapping[str, Any]) -> Text:
+    """Where the newest batch spent its time."""
+    spent = query["timeline_seconds"].items()
+    shown = ", ".join(f"{phase} {figures.seconds(seconds)}" for phase, seconds in spent)
+    return Text(f"  {query['name']}, newest batch: {shown}", style="dim")
 
 
 def _against_trigger(query: Mapping[str, Any]) -> str:

@@ -310,3 +310,12 @@ def test_the_first_batch_with_records_has_none_before_it():
     assert query.working_before(first.progress) == math.inf
     query.add(first, CHAIN, {})
     assert query.working_before(chain_batch(2, 110.0, 50, 100).progress) == 105.0
+
+
+def test_the_timeline_of_the_newest_batch_ends_with_what_it_left_idle():
+    query = collector(period=5.0)
+    query.add(chain_batch(0, 0.0, 500, 500, seconds=2.0), CHAIN, {})
+    timeline = query.window(0.0, 10.0).timeline_seconds
+    assert list(timeline) == ["offsets", "planning", "execution", "commit", "other", "idle"]
+    assert timeline["idle"] == 3.0
+    assert sum(timeline.values()) == pytest.approx(5.0)
