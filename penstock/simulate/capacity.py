@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from penstock.dataflow.metrics import Floats
+from penstock.dataflow.metrics import Floats, Integers
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -66,6 +66,11 @@ class Table(BaseModel):
 
 
 Curve = Annotated[Linear | Usl | Table, Field(discriminator="kind")]
+
+
+def skew_with(instances: Integers, skew: float | Floats) -> Floats:
+    """How much more than the average the busiest instance gets; it cannot get more than all."""
+    return np.minimum(skew, np.maximum(instances - 1, 0))
 
 
 def capacities(curve: Linear | Usl | Table, service_seconds: float | None, most: int) -> Floats:

@@ -54,11 +54,11 @@ class Comparison:
 
     def _figures(self) -> Table:
         lasts = figures.seconds(self.experiment.seconds)
-        table = Table(
-            title=f"{self.experiment.name}, {lasts}, seed {self.seed}", box=None, header_style="dim"
-        )
+        title = f"{self.experiment.name}, {lasts}, seed {self.seed}"
+        # eleven columns fit into 80 characters if they stand close
+        table = Table(title=title, box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
         for number, heading in enumerate(HEADINGS):
-            table.add_column(heading, justify="left" if number == 0 else "right")
+            table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
         for run, measures in self.runs:
             table.add_row(run.policy, *figures_of(measures))
         return table
@@ -71,11 +71,12 @@ class Comparison:
 
 HEADINGS = (
     *("policy", "steps", "flips", "over", "under", "short", "late"),
-    *("p50", "p95", "p99", "largest backlog"),
+    *("p50", "p95", "p99", "backlog"),
 )
 EXPLAINED = (
     "over, under: slot-seconds above and below the oracle, as a share of the oracle's; short: time in which "
-    "some operator had too few instances; late: time over the latency target; p50 to p99: latency by seconds"
+    "some operator had too few instances; late: time over the latency target; p50 to p99: latency by "
+    "seconds; backlog: the largest before the sources"
 )
 
 

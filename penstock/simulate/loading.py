@@ -18,7 +18,7 @@ from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.dataflow.metrics import Floats
 from penstock.errors import BadGraph, BadInput, BadSettings
 from penstock.settings import Settings, load_settings
-from penstock.simulate.capacity import Linear, Table, Usl, capacities
+from penstock.simulate.capacity import Linear, Table, Usl, capacities, skew_with
 from penstock.simulate.experiment import Experiment
 from penstock.simulate.scenario import CsvRate, OperatorSpec, ScalingSpec, Scenario, Slowdown, SourceSpec
 from penstock.workloads.profiles import Profile, Steps, parse_profile
@@ -135,7 +135,9 @@ def _capacities(spec: SourceSpec | OperatorSpec, most: int, key: str) -> Floats:
     if is_table == (spec.service_time is not None):
         told = "a table of capacities already says what a record costs" if is_table else "is missing"
         raise BadInput(f"{key}.service_time: {told}")
-    return capacities(spec.curve, spec.service_time, most)
+    even = capacities(spec.curve, spec.service_time, most)
+    # the operator is full as soon as its busiest instance is
+    return even / (1 + skew_with(np.arange(most + 1, dtype=np.int64), spec.skew))
 
 
 def _offered(scenario: Scenario, graph: LogicalGraph, path: Path) -> Floats:

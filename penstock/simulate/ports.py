@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from penstock.dataflow.metrics import Floats, MetricWindow
+from penstock.dataflow.metrics import Floats, Integers, MetricWindow
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow, SourceRate
 from penstock.decide.outcome import Outcome, Status
@@ -51,17 +51,17 @@ class VirtualSource:
         return ApplicationWindow(experiment.name, start, end, Execution.PER_OPERATOR, held, (query,))
 
     def _metrics(self, start: int, end: int, processed: Floats, useful: Floats) -> MetricWindow:
-        """The instances of an operator share its records evenly; noise is on the time each worked."""
+        """One instance of each operator gets more where there is skew; noise is on the time each worked."""
         counts = self.dataflow.instances
-        selectivity = self.dataflow.wiring.selectivity
-        records = np.repeat(processed / counts, counts)
-        worked = self._measured(np.repeat(useful, counts))
+        share = instance_shares(counts, self.dataflow.skew())
+        records = np.repeat(processed, counts) * share
+        worked = self._measured(np.repeat(useful * counts, counts) * share)
         return MetricWindow(
             start=start,
             end=end,
             operator=np.repeat(np.arange(len(counts)), counts),
             records_in=records,
-            records_out=np.repeat(processed * selectivity / counts, counts),
+            records_out=records * np.repeat(self.dataflow.wiring.selectivity, counts),
             useful_seconds=worked,
             waiting_seconds=np.maximum(0.0, end - start - worked),
         )
@@ -83,6 +83,14 @@ class VirtualSource:
             return exact
         factors = 1 + self._noise * self._random.standard_normal(len(exact))
         return exact * np.maximum(LEAST_FACTOR, factors)
+
+
+def instance_shares(counts: Integers, skew: Floats) -> Floats:
+    """The share of its operator's records that each instance gets; the first one is the busiest."""
+    others = (1 - skew / np.maximum(counts - 1, 1)) / counts
+    shares = np.repeat(others, counts)
+    shares[np.cumsum(counts) - counts] = (1 + skew) / counts
+    return shares
 
 
 class VirtualActuator:

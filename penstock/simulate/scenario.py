@@ -58,7 +58,9 @@ class SourceSpec(Checked):
 class OperatorSpec(Checked):
     """One operator: whom it reads from, what a record costs, and how many wait before it at most.
 
-    `slots` is what one instance takes; `queue` none means that nothing bounds the records that wait.
+    `slots` is what one instance takes; `skew` how much more than the average, as a fraction, the busiest
+    instance gets, and so by how much the operator is full earlier; `queue` none means that nothing bounds
+    the records that wait.
     """
 
     inputs: tuple[str, ...] = Field(min_length=1)
@@ -69,6 +71,7 @@ class OperatorSpec(Checked):
     selectivity: Finite = Field(1.0, ge=0)
     instances: int = Field(1, ge=1, le=100_000)
     slots: int = Field(1, ge=1, le=10_000)
+    skew: Finite = Field(0.0, ge=0)
     queue: Annotated[Finite | None, Field(gt=0)] = None
     variability: Finite = Field(0.0, ge=0)
     scalable: bool = True

@@ -8,6 +8,7 @@ import numpy as np
 
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import Floats, Integers
+from penstock.simulate.capacity import skew_with
 from penstock.simulate.experiment import Experiment
 from penstock.simulate.flow_kernel import Flow, Power, Wiring, advance
 from penstock.simulate.scenario import OperatorSpec, SourceSpec
@@ -34,6 +35,7 @@ class VirtualDataflow:
         self.wanted_at = 0
         self._power: Power | None = None
         self.wiring = _wiring(experiment.graph, experiment.specs)
+        self._skews = np.array([getattr(spec, "skew", 0.0) for spec in experiment.specs])
         self._shares = experiment.capacity_shares() if experiment.scenario.slowdowns else None
 
     def change(self, instances: Mapping[str, int]) -> int:
@@ -58,6 +60,10 @@ class VirtualDataflow:
     def parallelism(self) -> dict[str, int]:
         """Operator → instances held now."""
         return dict(zip(self.experiment.names, self.instances.tolist(), strict=True))
+
+    def skew(self) -> Floats:
+        """How much more than the average the busiest instance of each operator gets."""
+        return skew_with(self.instances, self._skews)
 
     def _take_over(self) -> None:
         assert self.wanted is not None
@@ -88,7 +94,8 @@ class VirtualDataflow:
         if self._shares is not None:
             capacity = capacity * self._shares[self.now]
         instances = self.instances.astype(np.float64)
-        service = np.where(np.isinf(capacity), UNLIMITED_SERVICE, instances / capacity)
+        even = capacity * (1 + self.skew())
+        service = np.where(np.isinf(capacity), UNLIMITED_SERVICE, instances / even)
         return Power(capacity, service, instances)
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.simulate.ports import VirtualSource, instance_shares
 from penstock.simulate.virtual import BACKLOG, LATENCY, QUEUED, READ, VirtualDataflow
 from tests.simulate.experiments import an_experiment
 
@@ -115,6 +116,24 @@ def test_a_slow_service_has_its_share_of_capacity_in_its_time():
     assert dataflow.seen[99, READ] == pytest.approx(1000)
     assert dataflow.seen[150, READ] == pytest.approx(500)
     assert dataflow.seen[250, READ] == pytest.approx(1000)
+
+
+def test_with_skew_an_operator_is_full_when_its_busiest_instance_is():
+    parse = {"inputs": ["events"], "service_time": "1ms", "instances": 4, "skew": 0.6}
+    experiment = an_experiment(sources={"events": {"rate": "constant:9000"}}, operators={"parse": parse})
+    dataflow = VirtualDataflow(experiment)
+    source = VirtualSource(dataflow, seed=0)
+    dataflow.advance(10)
+    assert dataflow.seen[9, READ] == pytest.approx(9000)
+    # one of four gets 40% of the records, and takes 1,000 a second
+    assert dataflow.flow.processed[1] == pytest.approx(10 * 2500)
+    metrics = source.observe(10.0).queries[0].metrics
+    assert metrics.useful_seconds[1:].tolist() == pytest.approx([10, 5, 5, 5])
+    assert metrics.records_in[1:].tolist() == pytest.approx([10_000, 5000, 5000, 5000])
+
+
+def test_a_single_instance_knows_no_skew():
+    assert instance_shares(np.array([1, 2]), np.array([0.0, 1.0])).tolist() == [1.0, 1.0, 0.0]
 
 
 def test_one_advance_is_the_same_as_many():
