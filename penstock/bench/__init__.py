@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 BENCHES: dict[str, str] = {
+    "autrascale": "penstock.bench.autrascale",
     "critical-path": "penstock.bench.critical_path",
     "decision": "penstock.bench.decision",
     "event-log": "penstock.bench.event_log",

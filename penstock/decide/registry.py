@@ -32,6 +32,20 @@ class PolicyEntry:
     baseline: bool = False
 
 
+def _autrascale(settings: Settings) -> Policy:
+    from penstock.decide.autrascale import AutraScalePolicy
+    from penstock.decide.autrascale_settings import AutraScaleSettings
+
+    return AutraScalePolicy(
+        AutraScaleSettings(
+            throughput=settings.ds2(),
+            latency_target_seconds=settings.latency_target,
+            least_parallelism=settings.min_executors,
+            most_parallelism=settings.max_executors,
+        )
+    )
+
+
 def _ds2(settings: Settings) -> Policy:
     from penstock.decide.ds2 import Ds2Policy
 
@@ -74,6 +88,14 @@ def _drs_with(settings: Settings, rate: ServiceRate) -> Policy:
             max_instances=settings.max_executors,
             unscalable=frozenset(settings.unscalable_operators),
         )
+    )
+
+
+def _dynamic_allocation(settings: Settings) -> Policy:
+    from penstock.decide.dynamic_allocation import DynamicAllocationPolicy, DynamicAllocationSettings
+
+    return DynamicAllocationPolicy(
+        DynamicAllocationSettings(min_instances=settings.min_executors, max_instances=settings.max_executors)
     )
 
 
@@ -131,9 +153,25 @@ def _threshold(settings: Settings) -> Policy:
     )
 
 
+def _trigger_interval(settings: Settings) -> Policy:
+    from penstock.decide.trigger_interval import TriggerIntervalPolicy, TriggerIntervalSettings
+
+    return TriggerIntervalPolicy(
+        TriggerIntervalSettings(min_instances=settings.min_executors, max_instances=settings.max_executors)
+    )
+
+
 POLICIES: Mapping[str, PolicyEntry] = {
     entry.name: entry
     for entry in (
+        PolicyEntry(
+            "autrascale",
+            "tries sizes above what throughput needs and learns which meets the latency target with least",
+            _autrascale,
+            needs="a latency target, the latency seen, offered rates, useful time of every instance or task",
+            promises="never less than throughput needs; the target with little more, in a few trials a rate",
+            choose_when="latency does not follow a queueing model, and load stays for hours or comes back",
+        ),
         PolicyEntry(
             "ds2",
             "true rates and one traversal of the dataflow give the right size in one step",
@@ -186,6 +224,15 @@ POLICIES: Mapping[str, PolicyEntry] = {
             baseline=True,
         ),
         PolicyEntry(
+            "dynamic-allocation",
+            "executors for the tasks that wait for a slot, twice as many in each round, as Spark does",
+            _dynamic_allocation,
+            needs="Spark's stages and their tasks",
+            promises="a slot for every task of the largest stage; nothing about rates or batch times",
+            choose_when="comparing with Spark's own dynamic allocation",
+            baseline=True,
+        ),
+        PolicyEntry(
             "reactive-cpu",
             "instances in proportion to how busy they are, as Kubernetes' HPA does",
             _reactive_cpu,
@@ -201,6 +248,15 @@ POLICIES: Mapping[str, PolicyEntry] = {
             needs="backlogs alone",
             promises="a bounded backlog for each instance, and swings, since an empty one asks for nothing",
             choose_when="comparing with KEDA",
+            baseline=True,
+        ),
+        PolicyEntry(
+            "trigger-interval",
+            "more executors over 90 % of the trigger interval, fewer under 50 %, as SPARK-24815 proposed",
+            _trigger_interval,
+            needs="Spark's batches, and a trigger interval",
+            promises="batches within that band after several changes; a large band hides idle executors",
+            choose_when="comparing with the proposal for Spark that was not merged",
             baseline=True,
         ),
     )

@@ -1,0 +1,322 @@
+"""AuTraScale: a latency target met with few resources, found by trying sizes and learning from them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import ApplicationWindow
+from penstock.decide.autrascale_library import ModelLibrary, RateModel
+from penstock.decide.autrascale_needs import Needs, read_needs
+from penstock.decide.autrascale_score import Size, allocation_ratio
+from penstock.decide.autrascale_search import (
+    HOUR,
+    LEAST_PRIOR_SAMPLES,
+    ChangeBudget,
+    Scoring,
+    next_size,
+)
+from penstock.decide.autrascale_settings import AutraScaleSettings
+from penstock.decide.autrascale_throughput import KEPT_READINGS, Readings, ThroughputPhase
+from penstock.decide.ds2 import Ds2Policy
+from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
+
+NO_HURRY = 1e12
+"""Catch-up seconds with which a backlog asks for nothing."""
+
+OVERLOADED = 1.1
+"""Median need over held at which the base no longer counts: well beyond noise, still within the headroom."""
+
+SHRUNK = 0.6
+"""Share of the base that is needed at the base itself, at which it was found under conditions now gone.
+
+Below the 1/1.5 up to which a base may exceed the need from the start.
+"""
+
+LIMIT_BELIEVED = 6 * HOUR
+"""How long a limit from outside is believed before the throughput phase asks again."""
+
+
+@dataclass(slots=True)
+class _Trial:
+    """A size proposed for the sake of the search, and for how many windows it has been proposed."""
+
+    size: Size
+    reason: str
+    figures: Mapping[str, float]
+    windows: int = 0
+
+
+class AutraScalePolicy:
+    """Finds what throughput needs, then the least beyond it that meets the latency target."""
+
+    name = "autrascale"
+
+    def __init__(self, settings: AutraScaleSettings) -> None:
+        self._settings = settings
+        self._hurried = Ds2Policy(settings.throughput)
+        self._steady = Ds2Policy(replace(settings.throughput, catch_up_seconds=NO_HURRY))
+        self._library = ModelLibrary(settings.rate_tolerance)
+        self._budget = ChangeBudget(settings.changes_per_hour)
+        self._phase = self._new_phase()
+        self._model: RateModel | None = None
+        self._readings: Readings | None = None
+        self._trial: _Trial | None = None
+        self._is_on_trial = False
+        self._refused: set[Size] = set()
+
+    def dump(self) -> dict[str, Any]:
+        """All that was learned, as plain data."""
+        return self._library.dump()
+
+    def load(self, data: Mapping[str, Any]) -> None:
+        """Take up what another instance has learned."""
+        self._library.load(data)
+        self._model = None
+
+    def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
+        """Say what size throughput needs, what to try next, or that the target is met."""
+        needs = self._needs(window)
+        if isinstance(needs, NotReady):
+            return needs
+        model = self._library.at(window.application, needs.units, needs.offered)
+        readings = self._follow(window.end, needs, model)
+        if readings.skipped < self._settings.settle_windows:
+            readings.skipped += 1
+            return NotReady("the window began before the last change had settled", "a later window")
+        readings.add(needs.observed, needs.offered, needs.load, sum(needs.exact))
+        if self._is_outdated(window.end, model, readings):
+            model.restart()
+            self._phase = self._new_phase()
+        if model.base is None:
+            self._phase.note(readings)
+        catching_up = self._catch_up(window, needs, model, readings)
+        if catching_up is not None:
+            return catching_up
+        if model.base is None:
+            answer = self._seek_throughput(window, needs, model, readings)
+            if answer is not None:
+                return answer
+        return self._seek_latency(window, needs, model, readings)
+
+    def _needs(self, window: ApplicationWindow) -> Needs | NotReady:
+        steady, hurried = self._steady.propose(window), self._hurried.propose(window)
+        for answer in (steady, hurried):
+            if isinstance(answer, NotReady):
+                return answer
+        assert isinstance(steady, Hold | Scale)
+        assert isinstance(hurried, Hold | Scale)
+        return read_needs(window, steady, hurried, self._settings)
+
+    def _new_phase(self) -> ThroughputPhase:
+        return ThroughputPhase(self._settings.throughput_steps, self._settings.patience_windows)
+
+    def _follow(self, now: float, needs: Needs, model: RateModel) -> Readings:
+        """Notice another rate and another size; a change made for the search counts against its budget."""
+        known = self._readings
+        has_changed = known is not None and known.size != needs.held
+        if has_changed:
+            if self._trial is not None or self._is_on_trial:
+                self._budget.note(now)
+            self._is_on_trial, self._trial = self._trial is not None, None
+        if model is not self._model:
+            self._phase, self._refused, self._model = self._new_phase(), set(), model
+            self._is_on_trial, self._trial, known = False, None, None
+        if known is None or has_changed:
+            # a first window has no change before it to settle
+            known = Readings(needs.held, 0 if has_changed else self._settings.settle_windows)
+            self._readings = known
+        return known
+
+    def _catch_up(
+        self, window: ApplicationWindow, needs: Needs, model: RateModel, readings: Readings
+    ) -> Proposal | None:
+        """While a backlog is read, latency tells nothing of the size, and nothing may shrink."""
+        if not needs.is_catching_up or model.limited_at is not None:
+            return None
+        if needs.hurried != _smallest(needs.hurried, needs.held):
+            wanted = _largest(needs.held, needs.hurried, model.best or model.base or needs.hurried)
+            return self._scale(window, needs, wanted, "to read the backlog in the catch-up time")
+        if model.base is None and readings.falls_short:
+            return None
+        return Hold("a backlog is being read; the latency is judged once it is gone")
+
+    def _is_outdated(self, now: float, model: RateModel, readings: Readings) -> bool:
+        """Whether the base was found under conditions that no longer hold."""
+        base, held = model.base, readings.size
+        if base is None or readings.count < self._settings.sample_windows:
+            return False
+        if model.limited_at is not None:
+            is_gone = readings.count >= KEPT_READINGS and not readings.falls_short
+            return is_gone or not 0 <= now - model.limited_at < LIMIT_BELIEVED
+        grown = held == _largest(held, base) and statistics.median(readings.loads) > OVERLOADED
+        needed = statistics.median(readings.totals)
+        return grown or (held == base and needed <= min(SHRUNK * sum(base), sum(base) - 1))
+
+    def _seek_throughput(
+        self, window: ApplicationWindow, needs: Needs, model: RateModel, readings: Readings
+    ) -> Proposal | NotReady | None:
+        """One step of the first phase, or None once the base is known."""
+        # short of the rate with a backlog, and no more is asked for: the same recommendation once again
+        need = needs.held if needs.is_catching_up else needs.steady
+        ended = self._phase.ended(need, readings)
+        if ended is not None and readings.count >= self._settings.sample_windows:
+            model.base, model.limited_at = self._bounded(ended.size), window.end if ended.limited else None
+            return None
+        if need == needs.held:
+            return NotReady("measuring whether the size keeps up with the offered rate", "another window")
+        step = f"throughput phase, step {len(self._phase.seen)}: {needs.answer.reason}"
+        return self._scale(window, needs, need, step, from_throughput=True)
+
+    def _seek_latency(
+        self, window: ApplicationWindow, needs: Needs, model: RateModel, readings: Readings
+    ) -> Proposal | NotReady:
+        """Go to what is known to be best, or measure and search."""
+        assert model.base is not None
+        target = self._settings.latency_target_seconds
+        if model.limited_at is not None or target is None:
+            why = "no latency target is set" if target is None else "something outside limits the throughput"
+            return self._keep(window, needs, model.base, f"what throughput needs; {why}")
+        if needs.held != _largest(needs.held, model.base):
+            return self._keep(window, needs, model.best or model.base, "the size known for this rate")
+        if needs.latency_seconds is None:
+            return NotReady("the end-to-end latency is not known", "a window with the latency of each query")
+        readings.add_latency(needs.latency_seconds)
+        if len(readings.latencies) < self._settings.sample_windows:
+            return NotReady("measuring the latency of this size", "another window")
+        scoring = Scoring(target, self._settings.latency_weight)
+        if model.best is not None and not self._has_gone_bad(model, readings, target):
+            return self._keep(window, needs, model.best, "the size that the search ended with")
+        model.best = None
+        model.latencies[needs.held] = readings.latency
+        return self._search(window, needs, model, scoring)
+
+    def _has_gone_bad(self, model: RateModel, readings: Readings, target: float) -> bool:
+        """Whether the size that the search ended with met the target and now misses it for long enough.
+
+        One that never met it is the best there is; to search again would only move it about.
+        """
+        if readings.size != model.best or len(readings.latencies) < KEPT_READINGS:
+            return False
+        return model.latencies.get(model.best, 0.0) <= target < readings.latency
+
+    def _search(
+        self, window: ApplicationWindow, needs: Needs, model: RateModel, scoring: Scoring
+    ) -> Proposal | NotReady:
+        """Algorithm 1 from line 8 on: end, or try another size within the budget."""
+        best = scoring.best(model)
+        if self._is_good_enough(model, best, scoring):
+            return self._end(
+                window, needs, model, best, "the latency target is met with few enough resources"
+            )
+        if len(model.latencies) >= self._settings.most_samples:
+            return self._end(window, needs, model, best, f"{len(model.latencies)} sizes were tried")
+        repeated = self._again(window, needs)
+        if repeated is not None:
+            return repeated
+        if not self._budget.allows_trial(window.end):
+            return self._wait(window, needs, best)
+        prior = self._library.nearest(model, LEAST_PRIOR_SAMPLES)
+        found = next_size(model, prior, scoring, self._settings, self._refused)
+        # while nothing meets the target, the most promising size is tried however little it promises
+        enough = self._settings.least_improvement if model.latencies[best] <= scoring.target_seconds else 0.0
+        if found is None or found.improvement < enough:
+            return self._end(window, needs, model, best, "no other size promises more")
+        source = f"learned from {prior.rate:,.0f} records/s" if prior else "learned at this rate"
+        reason = f"latency search, sample {len(model.latencies) + 1}, {source}"
+        self._trial = _Trial(found.size, reason, _figures(found.improvement, found.expected_score))
+        return self._try(window, needs, self._trial)
+
+    def _is_good_enough(self, model: RateModel, size: Size, scoring: Scoring) -> bool:
+        """Equation 9, and the latency target itself (Algorithm 1, line 8)."""
+        is_met = model.latencies[size] <= scoring.target_seconds
+        return is_met and scoring.of(model, size) >= self._settings.score_threshold - 1e-12
+
+    def _again(self, window: ApplicationWindow, needs: Needs) -> Proposal | None:
+        """A trial that was proposed and not made yet stays proposed, until it counts as refused."""
+        trial = self._trial
+        if trial is None or trial.size == needs.held:
+            return None
+        if trial.windows < self._settings.patience_windows:
+            return self._try(window, needs, trial)
+        self._refused.add(trial.size)
+        self._trial = None
+        return None
+
+    def _try(self, window: ApplicationWindow, needs: Needs, trial: _Trial) -> Proposal:
+        trial.windows += 1
+        return self._scale(window, needs, trial.size, trial.reason, figures=trial.figures)
+
+    def _wait(self, window: ApplicationWindow, needs: Needs, best: Size) -> Proposal | NotReady:
+        """Out of changes: the best size known is the place to wait at."""
+        if needs.held == best:
+            reason = f"{self._settings.changes_per_hour} changes an hour are used up"
+            return NotReady(reason, "the next change of the budget", self._budget.next_at())
+        reason = "back to the best size known; the changes of this hour are used up"
+        return self._scale(window, needs, best, reason)
+
+    def _end(
+        self, window: ApplicationWindow, needs: Needs, model: RateModel, best: Size, why: str
+    ) -> Proposal:
+        """Keep the best size; what it reaches is said, since a target may be out of reach."""
+        model.best = best
+        target = self._settings.latency_target_seconds
+        met = target is not None and model.latencies[best] <= target
+        reached = f"latency {model.latencies[best]:.3g} s {'meets' if met else 'misses'} {target:.3g} s"
+        return self._keep(window, needs, best, f"{why}; {reached}")
+
+    def _keep(self, window: ApplicationWindow, needs: Needs, size: Size, reason: str) -> Proposal:
+        model = self._model
+        assert model is not None
+        assert model.base is not None
+        if needs.held == size:
+            self._trial = None
+            return Hold(reason, {"allocation_ratio": allocation_ratio(size, model.base)})
+        return self._scale(window, needs, size, reason)
+
+    def _bounded(self, size: Size) -> Size:
+        least, most = self._settings.least_parallelism, self._settings.most_parallelism
+        return tuple(min(max(count, least), most) for count in size)
+
+    def _scale(
+        self,
+        window: ApplicationWindow,
+        needs: Needs,
+        size: Size,
+        reason: str,
+        from_throughput: bool = False,
+        figures: Mapping[str, float] | None = None,
+    ) -> Scale:
+        """Name every unit; only DS2's own steps carry its un-rounded need, which the utilisation band reads.
+
+        A size tried for its latency would never pass that band.
+        """
+        size = self._bounded(size)
+        wanted = {**window.parallelism, **dict(zip(needs.units, size, strict=True))}
+        changes = [
+            f"{unit} {held} → {new}"
+            for unit, held, new in zip(needs.units, needs.held, size, strict=True)
+            if held != new
+        ]
+        told = reason if from_throughput else f"{reason}: {', '.join(changes)}"
+        if from_throughput and isinstance(needs.answer, Scale):
+            return Scale(wanted, told, needs.answer.expected, needs.answer.exact)
+        return Scale(wanted, told, ExpectedEffect("the latency target is met with less", figures or {}))
+
+
+def _largest(*sizes: Size) -> Size:
+    return tuple(max(column) for column in zip(*sizes, strict=True))
+
+
+def _smallest(*sizes: Size) -> Size:
+    return tuple(min(column) for column in zip(*sizes, strict=True))
+
+
+def _figures(improvement: float, expected_score: float) -> dict[str, float]:
+    """A bootstrap sample promises nothing in figures."""
+    known = {"expected_improvement": improvement, "expected_score": expected_score}
+    return known if math.isfinite(improvement + expected_score) else {}
