@@ -1,6 +1,6 @@
 """Baseline: DRS, a Jackson network of M/M/k queues sized greedily (ToN 2017), as AuTraScale compares with.
 
-AuTraScale, section V-D, runs it with observed and with true processing rates; so does this.
+AuTraScale, section V-C, runs it with observed and with true processing rates; so does this.
 """
 
 from __future__ import annotations

@@ -1,0 +1,93 @@
+"""Baseline: the proposal for streaming in Spark that was not merged (SPARK-24815).
+
+The time of a batch is compared with its trigger interval: over one share of it executors are added, twice as
+many in each round; under another a part of them is taken away. What a batch costs is not asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import EXECUTORS, ApplicationWindow, Execution
+from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
+from penstock.decide.ranges import require, require_limits
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerIntervalSettings:
+    """Shares of the trigger interval as fractions of one, limits in executors."""
+
+    scale_out_share: float = 0.9
+    """Batches that take more than this share of their interval ask for executors."""
+    scale_in_share: float = 0.5
+    """Batches that take less than this share let some go."""
+    release_share: float = 0.1
+    """The share of the executors that goes at once, at least one."""
+    min_instances: int = 1
+    max_instances: int = 64
+
+    def __post_init__(self) -> None:
+        require("scale_in_share", self.scale_in_share, 0, 1)
+        require("scale_out_share", self.scale_out_share, self.scale_in_share, 1)
+        require("release_share", self.release_share, 0, 1)
+        require_limits(self.min_instances, self.max_instances)
+
+
+class TriggerIntervalPolicy:
+    """Follows the slowest query's batch time over its trigger interval; remembers the round."""
+
+    name = "trigger-interval"
+
+    def __init__(self, settings: TriggerIntervalSettings) -> None:
+        self._settings = settings
+        self._to_add = 1
+
+    def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
+        """Compare the usual batch of each query with its interval; the slowest decides."""
+        if window.execution is not Execution.SHARED_SLOTS:
+            return NotReady("trigger-interval needs batches, and here operators run without them")
+        held = window.parallelism.get(EXECUTORS, 0)
+        if held < 1 or not window.executors:
+            return NotReady("the application has no executors", "an executor")
+        shares = dict(_shares(window))
+        if not shares:
+            return NotReady("no batch of a query with a trigger interval finished", "such a batch")
+        slowest = max(shares, key=lambda name: shares[name])
+        return self._decide(held, slowest, shares[slowest])
+
+    def _decide(self, held: int, query: str, share: float) -> Proposal:
+        settings = self._settings
+        told = f"batches of {query} take {share:.0%} of their interval"
+        if share > settings.scale_out_share and held < settings.max_instances:
+            return self._add(held, told, share)
+        self._to_add = 1
+        figures = {"utilisation_ratio": share}
+        if share > settings.scale_out_share:
+            return Hold(f"{told}, and no more than {settings.max_instances} executors are allowed", figures)
+        if share < settings.scale_in_share and held > settings.min_instances:
+            fewer = max(1, int(held * settings.release_share))
+            wanted = max(settings.min_instances, held - fewer)
+            reason = f"{held} → {wanted} executors: {told}, less than {settings.scale_in_share:.0%}"
+            return Scale({EXECUTORS: wanted}, reason, ExpectedEffect("longer batches"))
+        band = f"{settings.scale_in_share:.0%} to {settings.scale_out_share:.0%}"
+        return Hold(f"{told}; the range is {band}", figures)
+
+    def _add(self, held: int, told: str, share: float) -> Scale:
+        wanted = min(self._settings.max_instances, held + self._to_add)
+        self._to_add *= 2
+        reason = f"{held} → {wanted} executors: {told}, more than {self._settings.scale_out_share:.0%}"
+        figures = {"utilisation_ratio": share * held / wanted}
+        return Scale({EXECUTORS: wanted}, reason, ExpectedEffect("shorter batches", figures))
+
+
+def _shares(window: ApplicationWindow) -> Iterator[tuple[str, float]]:
+    """Query → the median of its batch times over its interval; broken times are left out."""
+    for query in window.queries:
+        seconds = [batch.seconds for batch in query.batches if 0 <= batch.seconds < math.inf]
+        period = query.period_seconds
+        if seconds and period is not None and 0 < period < math.inf:
+            yield query.name, median(seconds) / period
