@@ -134,7 +134,8 @@ def _reactive(settings: Settings) -> ReactiveSettings:
     from penstock.decide.reactive import ReactiveSettings
 
     return ReactiveSettings(
-        busy_share=settings.utilisation,
+        # nothing can be busier than all the time, so a share of one would never ask for more
+        busy_share=min(settings.utilisation, ReactiveSettings().busy_share),
         min_instances=settings.min_executors,
         max_instances=settings.max_executors,
         unscalable=frozenset(settings.unscalable_operators),

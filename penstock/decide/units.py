@@ -21,12 +21,18 @@ SATURATED = 0.85
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An operator, or the executors: `backlog` records wait before it, `busy` is its share of useful time."""
+    """An operator, or the executors: `backlog` records wait before it, `busy` is its share of useful time.
+
+    `queued` is the part of the backlog that waits between operators, `taken` the records per second that it
+    took in; executors have no such queue, and take in batches.
+    """
 
     name: str
     held: int
     backlog: float
     busy: float
+    queued: float
+    taken: float
     scalable: bool
 
 
@@ -73,16 +79,19 @@ class UnitReader:
 
     def _units(self, query: QueryWindow, held: Mapping[str, int]) -> list[Unit]:
         graph = query.graph
-        busy = _busy(graph, query.metrics, held)
+        busy, taken = _busy(graph, query.metrics, held), _taken(graph, query.metrics)
         waiting = _before_busiest(query, busy)
         if query.metrics.start >= self._read_until:
-            self._follow_queues(query, busy)
+            self._follow_queues(query, busy, taken)
+        queued = {name: self._inside(query, name) for name in graph.index}
         return [
             Unit(
                 name=operator.name,
                 held=held[operator.name],
-                backlog=waiting.get(number, 0.0) + self._inside(query, operator.name),
+                backlog=waiting.get(number, 0.0) + queued[operator.name],
                 busy=float(busy[number]),
+                queued=queued[operator.name],
+                taken=float(taken[number]) / query.metrics.seconds,
                 scalable=operator.scalable and operator.name not in self._unscalable,
             )
             for number, operator in enumerate(graph.operators)
@@ -95,11 +104,9 @@ class UnitReader:
             return reading.backlog_records
         return self._queues.get(name, 0.0)
 
-    def _follow_queues(self, query: QueryWindow, busy: Floats) -> None:
+    def _follow_queues(self, query: QueryWindow, busy: Floats, taken: Floats) -> None:
         graph, metrics = query.graph, query.metrics
-        size = len(graph.operators)
-        taken = np.bincount(metrics.operator, weights=metrics.records_in, minlength=size)
-        given = np.bincount(metrics.operator, weights=metrics.records_out, minlength=size)
+        given = np.bincount(metrics.operator, weights=metrics.records_out, minlength=len(graph.operators))
         for number, operator in enumerate(graph.operators):
             grown = sum(float(given[feed]) for feed in graph.upstream[number]) - float(taken[number])
             before = self._queues.get(operator.name, 0.0)
@@ -122,7 +129,7 @@ def _executors(window: ApplicationWindow) -> tuple[Unit, ...] | NotReady:
     backlog = sum(
         query.sources[name].backlog_records for query in window.queries for name in query.graph.sources
     )
-    return (Unit(EXECUTORS, held, backlog, _busy_slots(window), scalable=True),)
+    return (Unit(EXECUTORS, held, backlog, _busy_slots(window), queued=0.0, taken=0.0, scalable=True),)
 
 
 def _busy_slots(window: ApplicationWindow) -> float:
@@ -157,6 +164,12 @@ def _busy(graph: LogicalGraph, metrics: MetricWindow, held: Mapping[str, int]) -
     instances = np.array([max(1, held.get(operator.name, 1)) for operator in graph.operators])
     share: Floats = useful / (instances * metrics.seconds)
     return share
+
+
+def _taken(graph: LogicalGraph, metrics: MetricWindow) -> Floats:
+    """Records that each operator took in over the window."""
+    records = np.bincount(metrics.operator, weights=metrics.records_in, minlength=len(graph.operators))
+    return records.astype(np.float64)
 
 
 def _before_busiest(query: QueryWindow, busy: Floats) -> dict[int, float]:

@@ -64,6 +64,15 @@ def test_a_backlog_without_backpressure_is_waited_for():
     assert answer.reason == "no backpressure; a backlog of 900 still waits"
 
 
+def test_a_growing_queue_inside_is_a_symptom_too():
+    pipeline, asked = Pipeline({"parse": 200.0, "store": 50.0}, unbounded=True), policy()
+    assert isinstance(asked.propose(pipeline.run(100.0)), Hold)
+    answer = asked.propose(pipeline.run(100.0))
+    assert isinstance(answer, Scale)
+    # 500 records more in ten seconds, 500 taken: half is lost
+    assert answer.reason == "store 1 → 2: the queue of store grows by 50%, and it is the bottleneck"
+
+
 class TestBlacklist:
     def stuck(self, held=2):
         """Executors do not help: half of what is offered is read, whatever is held."""
@@ -73,11 +82,12 @@ class TestBlacklist:
         asked = policy()
         first = asked.propose(self.stuck(2))
         assert isinstance(first, Scale)
-        second = asked.propose(self.stuck(first.parallelism[EXECUTORS]))
-        assert isinstance(second, Hold)
-        assert second.reason == (
-            "sources are held back by 50%, and nothing is left to try; blacklisted: executors up"
-        )
+        later = [asked.propose(self.stuck(first.parallelism[EXECUTORS])).reason for _ in range(3)]
+        assert later == [
+            "waits to see what 4 of executors bring",
+            "waits to see what 4 of executors bring",
+            "sources are held back by 50%, and nothing is left to try; blacklisted: executors up",
+        ]
 
     def test_an_action_that_never_took_effect_is_not_judged(self):
         asked = policy()
@@ -86,8 +96,8 @@ class TestBlacklist:
 
     def test_another_load_is_another_situation(self):
         asked = policy()
-        first = asked.propose(self.stuck(2))
-        assert isinstance(asked.propose(self.stuck(first.parallelism[EXECUTORS])), Hold)
+        answers = [asked.propose(self.stuck(held)) for held in (2, 4, 4, 4)]
+        assert "blacklisted" in answers[-1].reason
         heavier = a_window(executors=4, queries=(a_query(offered=200.0, observed=50.0),))
         assert isinstance(asked.propose(heavier), Scale)
 
@@ -100,7 +110,7 @@ class TestBlacklist:
         assert rest[-1].reason == "no backpressure and no queue; blacklisted: store down"
 
     def test_the_next_busiest_is_tried_when_the_bottleneck_did_not_gain(self):
-        asked = policy()
+        asked = policy(patience_windows=1)
         window = Pipeline({"parse": 60.0, "store": 50.0}).run(100.0)
         first = asked.propose(window)
         assert isinstance(first, Scale)
