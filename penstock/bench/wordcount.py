@@ -117,7 +117,7 @@ def run(quick: bool, progress: Progress) -> BenchReport:
     """Find the optimum, then run every case with both systems; quick runs one case against few sizes."""
     cases = [replace(UNDER, seconds=110)] if quick else [UNDER, OVER, TWO_PHASE]
     rates = [HIGH_RATE] if quick else [HIGH_RATE, LOW_RATE]
-    measured = search(rates, [3, 2] if quick else [5, 4, 3, 2, 1], 2 if quick else 4, progress)
+    measured = search(rates, [3, 2] if quick else [5, 4, 3, 2, 1], 2 if quick else 3, progress)
     optimum = {rate: least_that_keeps_up(measured[rate]) for rate in rates}
     rows = []
     for case in cases:

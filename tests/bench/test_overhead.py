@@ -31,17 +31,34 @@ def test_a_steady_drift_falls_on_both_sides_alike():
     assert report(drifting).summary["throughput_ratio"] == pytest.approx(1.0)
 
 
-def test_one_disturbed_block_does_not_move_the_median():
+def test_one_disturbed_block_does_not_move_the_median_but_raises_doubt():
     calm = windows(500.0, 500.0)
-    disturbed = [Window("attached", 100.0, 10.0, 4), *calm[1:]]
-    found = report(disturbed)
+    found = report([Window("attached", 100.0, 10.0, 4), *calm[1:]])
     assert found.summary["throughput_ratio"] == pytest.approx(1.0)
     assert found.summary["throughput_ratio_low"] < 0.7
+    assert found.summary["throughput_ratio_standard_error"] > 0.01
+    assert not found.met
+    assert any(note.startswith("throughput: not measured") for note in found.notes)
+
+
+def test_one_block_is_never_enough_to_judge_even_when_it_looks_good():
+    found = report(windows(550.0, 500.0, blocks=1))
+    assert [target.measured for target in found.targets] == [None, None]
+    assert not found.met
+    assert found.to_json()["summary"]["throughput_ratio_standard_error"] is None
+
+
+def test_the_driver_share_is_taken_for_each_side():
+    attached, alone = (window_of(s, steady(), 0.5, 10.5, used) for s, used in (("a", 0.5), ("b", 0.1)))
+    assert (attached.driver_share, alone.driver_share) == pytest.approx((0.05, 0.01))
+
+
+def steady():
+    return [BatchSeen(float(start), 1.0, 100, 0) for start in range(-1, 12)]
 
 
 def test_a_window_counts_whole_batches_only():
-    batches = [BatchSeen(float(start), 1.0, 100, 0) for start in range(-1, 12)]
-    found = window_of("attached", batches, 0.5, 10.5)
+    found = window_of("attached", steady(), 0.5, 10.5)
     assert (found.batches, found.records_per_second, found.batch_seconds) == (9, 100.0, 1.0)
 
 
