@@ -97,7 +97,20 @@ class QueueingPolicy:
             return Hold("; ".join(told), figures)
         listed = ", ".join(f"{name} {held[name]} → {size}" for name, size in changes.items())
         effect = ExpectedEffect(told[0], figures)
-        return resized(window, changes, "; ".join([f"to meet the latency target: {listed}", *told]), effect)
+        reason = "; ".join([f"to meet the latency target: {listed}", *told])
+        return resized(window, changes, reason, effect, self._exact(loads, plans))
+
+    def _exact(self, loads: tuple[QueryLoad, ...], plans: list[Plan]) -> dict[str, float]:
+        """What the load needs with headroom, for operators that change for the headroom and not for latency.
+
+        The manager's utilisation band damps those; a size that the latency target needs it must let pass.
+        """
+        return {
+            name: station.arrival / (station.service * self._settings.utilisation)
+            for load, plan in zip(loads, plans, strict=True)
+            for name, station in load.stations.items()
+            if plan.held_suffices or plan.sizes[name] < station.instances
+        }
 
 
 def _figures(loads: tuple[QueryLoad, ...], slowest: Plan, wanted: Mapping[str, int]) -> dict[str, float]:

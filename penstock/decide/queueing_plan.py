@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.dataflow.graph import LogicalGraph
 from penstock.decide.paths import slowest_path, through
@@ -38,6 +38,11 @@ class Queue:
         variations = self.arrival_variation, self.service_variation
         return response_seconds(instances, self.arrival, self.service, *variations)
 
+    @property
+    def held_seconds(self) -> float:
+        """Equation 3 with the instances held, whatever headroom they leave."""
+        return replace(self, most_load=1.0).seconds(self.instances)
+
     def stable(self) -> int:
         """The fewest instances that carry the arrivals, as far as the limits allow."""
         needed = least_stable_servers(self.arrival, self.service, self.most_load)
@@ -46,12 +51,16 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The sizes found, the slowest path with them, and what stood in the way."""
+    """The sizes found, the slowest path with them, and what stood in the way.
+
+    `held_suffices` says that the sizes held meet the target too, though perhaps not the headroom.
+    """
 
     sizes: Mapping[str, int]
     seconds: float
     path: tuple[str, ...]
     limits: tuple[str, ...]
+    held_suffices: bool
 
 
 def plan_operator(queue: Queue, target: float) -> int:
@@ -73,7 +82,8 @@ def plan_paths(
     search.scale_out()
     search.scale_in(share)
     total, path = slowest_path(graph, search.seconds())
-    return Plan(search.sizes, total, path, tuple(search.limits(total, path)))
+    now, _ = slowest_path(graph, {name: queue.held_seconds for name, queue in queues.items()})
+    return Plan(search.sizes, total, path, tuple(search.limits(total, path)), now <= target * SLACK)
 
 
 def judged(
@@ -87,7 +97,8 @@ def judged(
         for name, target in targets.items()
         if name in seconds and seconds[name] > target * SLACK
     )
-    return Plan(sizes, total, path, tuple(limits))
+    suffices = all(queues[name].held_seconds <= targets[name] * SLACK for name in queues if name in targets)
+    return Plan(sizes, total, path, tuple(limits), suffices)
 
 
 def _growing(queue: Queue, target: float) -> Iterator[int]:

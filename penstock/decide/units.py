@@ -114,12 +114,16 @@ class UnitReader:
 
 
 def resized(
-    window: ApplicationWindow, changes: Mapping[str, int], reason: str, effect: ExpectedEffect
+    window: ApplicationWindow,
+    changes: Mapping[str, int],
+    reason: str,
+    effect: ExpectedEffect,
+    exact: Mapping[str, float] | None = None,
 ) -> Scale:
     """A change of some units that names the size of all that are held, as the journal shows it."""
     known = {operator.name for query in window.queries for operator in query.graph.operators} | {EXECUTORS}
     sizes = {name: count for name, count in window.parallelism.items() if name in known and count >= 1}
-    return Scale({**sizes, **changes}, reason, effect)
+    return Scale({**sizes, **changes}, reason, effect, exact or {})
 
 
 def _executors(window: ApplicationWindow) -> tuple[Unit, ...] | NotReady:

@@ -173,6 +173,18 @@ class TestPolicy:
         )
         assert answer.expected.figures["latency_seconds"] == pytest.approx(0.241, abs=1e-3)
 
+    def test_a_change_for_headroom_alone_may_be_damped(self):
+        # 0.9 busy and 0.21 s of 1 s: only the headroom of 0.8 asks for a second instance
+        pipeline = Pipeline({"a": 50.0})
+        answer = policy(utilisation=0.8).propose(pipeline.run(45.0))
+        assert isinstance(answer, Scale)
+        assert answer.exact == pytest.approx({"a": 45 / 50 / 0.8})
+
+    def test_a_change_for_latency_may_not(self):
+        answer = policy(latency_target_seconds=0.1, utilisation=0.8).propose(Pipeline({"a": 50.0}).run(45.0))
+        assert isinstance(answer, Scale)
+        assert answer.exact == {}
+
     def test_what_cannot_be_scaled_stays(self):
         pipeline = Pipeline({"a": 5.0, "b": 5.0}, fixed=frozenset({"b"}))
         answer = policy().propose(pipeline.run(8.0))
