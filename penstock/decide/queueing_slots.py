@@ -18,7 +18,7 @@ from penstock.dataflow.cost_memory import CostMemory
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.slots import NEARLY_BEST
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow, QueryWindow
-from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
+from penstock.decide.policy import HELD_UTILISATION, ExpectedEffect, Hold, Proposal, Scale
 from penstock.decide.queueing_settings import QueueingSettings
 from penstock.decide.queues import response_seconds
 from penstock.decide.slot_sizing import QuerySizing, demand_of, size_query
@@ -36,10 +36,23 @@ class _Learned:
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    name: str
+    """What one query needs, and how it would fare on another size."""
+
     slots: int
     seconds: float
     told: str
+    sizing: QuerySizing
+    variation: float
+
+    def load_on(self, slots: int) -> float:
+        """The share of its period that a batch takes."""
+        return self.sizing.seconds_on(slots) / self.sizing.period_seconds
+
+    def seconds_on(self, slots: int) -> float:
+        """The response time of a record."""
+        return batch_response_seconds(
+            self.sizing.period_seconds, self.sizing.seconds_on(slots), self.variation
+        )
 
 
 class QueueingSlots:
@@ -109,11 +122,18 @@ class QueueingSlots:
         figures |= {"latency_seconds": slowest} if math.isfinite(slowest) else {}
         if wanted == held:
             return Hold(reason, figures)
+        if wanted < held or self._is_in_time(needs, window.slots):
+            figures[HELD_UTILISATION] = max(need.load_on(_part(need, needs, window.slots)) for need in needs)
         summary = (
             f"records are through in {slowest:.3g} s" if math.isfinite(slowest) else "a smaller shortfall"
         )
         effect = ExpectedEffect(summary, figures)
         return Scale({EXECUTORS: wanted}, f"{held} → {wanted} executors: {reason}", effect)
+
+    def _is_in_time(self, needs: Sequence[_Need], slots: int) -> bool:
+        """Whether the slots held meet the target too: then the manager's band may damp the change."""
+        target = self._settings.latency_target_seconds or math.inf
+        return all(need.seconds_on(_part(need, needs, slots)) <= target for need in needs)
 
 
 def batch_response_seconds(period: float, batch: float, variation: float) -> float:
@@ -121,6 +141,11 @@ def batch_response_seconds(period: float, batch: float, variation: float) -> flo
     if batch <= 0:
         return period / 2
     return period / 2 + response_seconds(1, 1 / period, 1 / batch, 0.0, variation)
+
+
+def _part(need: _Need, needs: Sequence[_Need], slots: int) -> int:
+    """A query's part of the slots, in proportion to what it needs."""
+    return max(1, slots * need.slots // max(1, sum(other.slots for other in needs)))
 
 
 def _batch_variation(seconds: Sequence[float]) -> float:
@@ -138,7 +163,7 @@ def _least(name: str, sizing: QuerySizing, variation: float, target: float, most
     if target <= period / 2:
         seconds = batch_response_seconds(period, sizing.seconds_on(sizing.slots), variation)
         told = f"{name} cannot meet {target:.3g} s with any size, since {waiting}; its rate needs"
-        return _Need(name, sizing.slots, seconds, f"{told} {sizing.slots} slots")
+        return _Need(sizing.slots, seconds, f"{told} {sizing.slots} slots", sizing, variation)
     sizes = range(sizing.slots, max(sizing.slots, most) + 1)
     times = [batch_response_seconds(period, sizing.seconds_on(slots), variation) for slots in sizes]
     # nearly the best where none is good enough: dropping to the least would swing with a target that is
@@ -149,4 +174,5 @@ def _least(name: str, sizing: QuerySizing, variation: float, target: float, most
     told = f"{name} needs {slots} slots: its records are {through}"
     if seconds > target:
         told += f"; no size up to {most} slots does better, and {waiting}"
-    return _Need(name, slots, seconds, told + (f"; {sizing.advice}" if sizing.advice else ""))
+    told += f"; {sizing.advice}" if sizing.advice else ""
+    return _Need(slots, seconds, told, sizing, variation)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS
-from penstock.decide.policy import Hold, Policy, Scale
+from penstock.decide.policy import HELD_UTILISATION, Hold, Policy, Scale
 from penstock.decide.queueing import QueueingPolicy
 from penstock.decide.queueing_plan import Queue, plan_operator, plan_paths
 from penstock.decide.queueing_settings import QueueingSettings
@@ -265,6 +265,14 @@ class TestSharedSlots:
         assert isinstance(answer, Scale)
         assert answer.parallelism == {EXECUTORS: 2}
         assert "no size up to 10 slots does better" in answer.reason
+
+    def test_only_a_change_that_latency_does_not_ask_for_may_be_damped(self):
+        # two waves of each stage on 10 slots: 0.5 + 0.908 + 1.175 + 0.84 = 3.423 s of 10 s
+        slower, later = self.proposed(30.0), self.proposed(7.0)
+        assert isinstance(slower, Scale)
+        assert slower.expected.figures[HELD_UTILISATION] == pytest.approx(0.3423, abs=1e-4)
+        assert isinstance(later, Scale)
+        assert HELD_UTILISATION not in later.expected.figures
 
     def test_queries_add_up(self):
         one = words(word_count(), 50.0, 10)
