@@ -62,7 +62,7 @@ def _measure(operators: int, seconds_to_spend: float) -> Row:
     base, tried = space.floor, set(known.latencies)
 
     def use() -> object:
-        return recommend(model, base, space, best, SETTINGS.exploration, SEED, tried)
+        return recommend(model, base, space, best, SETTINGS.exploration, SEED, lambda size: size not in tried)
 
     return {
         "operators": operators,
@@ -70,7 +70,8 @@ def _measure(operators: int, seconds_to_spend: float) -> Row:
         "train_s": _cpu_seconds(lambda: trained(known, SCORING), seconds_to_spend),
         "use_s": _cpu_seconds(use, seconds_to_spend),
         "transfer_s": _cpu_seconds(
-            lambda: next_size(new, known, SCORING, SETTINGS, frozenset()), seconds_to_spend
+            lambda: next_size(new, known, SCORING, SETTINGS, lambda size: size not in new.latencies),
+            seconds_to_spend,
         ),
     }
 

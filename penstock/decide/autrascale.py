@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from penstock.decide.autrascale_search import (
     LEAST_PRIOR_SAMPLES,
     ChangeBudget,
     Scoring,
+    changes_between,
     next_size,
 )
 from penstock.decide.autrascale_settings import AutraScaleSettings
@@ -91,7 +92,7 @@ class AutraScalePolicy:
         readings.add(needs.observed, needs.offered, needs.load, sum(needs.exact))
         if self._is_outdated(window.end, model, readings):
             model.restart()
-            self._phase = self._new_phase()
+            self._phase, self._is_on_trial, self._trial = self._new_phase(), False, None
         if model.base is None:
             self._phase.note(readings)
         catching_up = self._catch_up(window, needs, model, readings)
@@ -122,7 +123,7 @@ class AutraScalePolicy:
         if has_changed:
             if self._trial is not None or self._is_on_trial:
                 self._budget.note(now)
-            self._is_on_trial, self._trial = self._trial is not None, None
+            self._moved(needs.held)
         if model is not self._model:
             self._phase, self._refused, self._model = self._new_phase(), set(), model
             self._is_on_trial, self._trial, known = False, None, None
@@ -131,6 +132,14 @@ class AutraScalePolicy:
             known = Readings(needs.held, 0 if has_changed else self._settings.settle_windows)
             self._readings = known
         return known
+
+    def _moved(self, held: Size) -> None:
+        """A way that guardrails part into steps is one way until its end, there and back."""
+        self._is_on_trial = self._is_on_trial or self._trial is not None
+        if self._trial is not None and self._trial.size == held:
+            self._trial = None
+        elif self._trial is not None:
+            self._trial.windows = 0
 
     def _catch_up(
         self, window: ApplicationWindow, needs: Needs, model: RateModel, readings: Readings
@@ -218,29 +227,43 @@ class AutraScalePolicy:
         repeated = self._again(window, needs)
         if repeated is not None:
             return repeated
-        if not self._budget.allows_trial(window.end):
-            return self._wait(window, needs, best)
         prior = self._library.nearest(model, LEAST_PRIOR_SAMPLES)
-        found = next_size(model, prior, scoring, self._settings, self._refused)
+        found = next_size(model, prior, scoring, self._settings, self._open_to_trial(model, best))
         # while nothing meets the target, the most promising size is tried however little it promises
         enough = self._settings.least_improvement if model.latencies[best] <= scoring.target_seconds else 0.0
         if found is None or found.improvement < enough:
             return self._end(window, needs, model, best, "no other size promises more")
+        changes = changes_between(needs.held, found.size) + changes_between(found.size, best)
+        if not self._budget.allows(window.end, changes):
+            return self._wait(window, needs, best, changes)
         source = f"learned from {prior.rate:,.0f} records/s" if prior else "learned at this rate"
         reason = f"latency search, sample {len(model.latencies) + 1}, {source}"
         self._trial = _Trial(found.size, reason, _figures(found.improvement, found.expected_score))
         return self._try(window, needs, self._trial)
+
+    def _open_to_trial(self, model: RateModel, best: Size) -> Callable[[Size], bool]:
+        """A size is open that was neither tried nor refused, and from which the budget leads back."""
+        closed = {*model.latencies, *self._refused}
+
+        def is_open(size: Size) -> bool:
+            changes = changes_between(best, size) + changes_between(size, best)
+            return size not in closed and changes <= self._settings.changes_per_hour
+
+        return is_open
 
     def _is_good_enough(self, model: RateModel, size: Size, scoring: Scoring) -> bool:
         """Equation 9, and the latency target itself (Algorithm 1, line 8)."""
         is_met = model.latencies[size] <= scoring.target_seconds
         return is_met and scoring.of(model, size) >= self._settings.score_threshold - 1e-12
 
-    def _again(self, window: ApplicationWindow, needs: Needs) -> Proposal | None:
+    def _again(self, window: ApplicationWindow, needs: Needs) -> Proposal | NotReady | None:
         """A trial that was proposed and not made yet stays proposed, until it counts as refused."""
         trial = self._trial
         if trial is None or trial.size == needs.held:
             return None
+        if not self._budget.allows(window.end, 1):
+            until = self._budget.next_at(1)
+            return NotReady("on the way to another size, and no change is left", "a change", until)
         if trial.windows < self._settings.patience_windows:
             return self._try(window, needs, trial)
         self._refused.add(trial.size)
@@ -251,31 +274,35 @@ class AutraScalePolicy:
         trial.windows += 1
         return self._scale(window, needs, trial.size, trial.reason, figures=trial.figures)
 
-    def _wait(self, window: ApplicationWindow, needs: Needs, best: Size) -> Proposal | NotReady:
-        """Out of changes: the best size known is the place to wait at."""
+    def _wait(self, window: ApplicationWindow, needs: Needs, best: Size, changes: int) -> Proposal | NotReady:
+        """Out of changes: the best size known is the place to wait at, as far as the changes reach."""
+        if needs.held != best and self._budget.allows(window.end, 1):
+            return self._scale(window, needs, best, "back to the best size known, to wait for more changes")
         if needs.held == best:
-            reason = f"{self._settings.changes_per_hour} changes an hour are used up"
-            return NotReady(reason, "the next change of the budget", self._budget.next_at())
-        reason = "back to the best size known; the changes of this hour are used up"
-        return self._scale(window, needs, best, reason)
+            self._is_on_trial = False
+        reason = f"of {self._settings.changes_per_hour} changes an hour too few are left to try another size"
+        return NotReady(reason, "the next change of the budget", self._budget.next_at(changes))
 
     def _end(
         self, window: ApplicationWindow, needs: Needs, model: RateModel, best: Size, why: str
-    ) -> Proposal:
+    ) -> Proposal | NotReady:
         """Keep the best size; what it reaches is said, since a target may be out of reach."""
-        model.best = best
+        model.best, self._trial = best, None
         target = self._settings.latency_target_seconds
         met = target is not None and model.latencies[best] <= target
         reached = f"latency {model.latencies[best]:.3g} s {'meets' if met else 'misses'} {target:.3g} s"
         return self._keep(window, needs, best, f"{why}; {reached}")
 
-    def _keep(self, window: ApplicationWindow, needs: Needs, size: Size, reason: str) -> Proposal:
+    def _keep(self, window: ApplicationWindow, needs: Needs, size: Size, reason: str) -> Proposal | NotReady:
+        """Hold this size, or go there; the way back from a trial counts as part of the search."""
         model = self._model
         assert model is not None
         assert model.base is not None
         if needs.held == size:
-            self._trial = None
+            self._trial, self._is_on_trial = None, False
             return Hold(reason, {"allocation_ratio": allocation_ratio(size, model.base)})
+        if self._is_on_trial and not self._budget.allows(window.end, 1):
+            return NotReady(f"{reason}; no change is left to go there", "a change", self._budget.next_at(1))
         return self._scale(window, needs, size, reason)
 
     def _bounded(self, size: Size) -> Size:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -127,15 +127,14 @@ def recommend(
     best: float,
     exploration: float,
     seed: int,
-    tried: Collection[Size] = (),
+    is_open: Callable[[Size], bool],
 ) -> Recommendation | None:
-    """The untried size with the largest expected improvement (Algorithm 1, line 12), if any is untried."""
-    known = set(tried)
+    """Of the sizes open to trial the one with the largest expected improvement (Algorithm 1, line 12)."""
     found: Recommendation | None = None
     candidates = _candidates(model, base, space, seed)
     rounds = 1 if space.count <= MOST_ENUMERATED else 1 + CLIMBS
     for _ in range(rounds):
-        judged = _best_of(model, base, candidates, best, exploration, known)
+        judged = _best_of(model, base, candidates, best, exploration, is_open)
         if judged is None or (found is not None and judged.improvement <= found.improvement):
             break
         found = judged
@@ -149,7 +148,7 @@ def _best_of(
     candidates: Integers,
     best: float,
     exploration: float,
-    known: set[Size],
+    is_open: Callable[[Size], bool],
 ) -> Recommendation | None:
     mean, deviation = model.predict(features(candidates, base))
     gains = expected_improvement(mean, deviation, best, exploration)
@@ -157,7 +156,7 @@ def _best_of(
     ranked = np.argsort(RARE * candidates.sum(axis=1) - gains, kind="stable")
     for number in ranked.tolist():
         size = tuple(candidates[number].tolist())
-        if size not in known:
+        if is_open(size):
             return Recommendation(size, float(gains[number]), float(mean[number]))
     return None
 

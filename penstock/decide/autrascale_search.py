@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -59,15 +60,26 @@ class ChangeBudget:
         """Count a change that was made."""
         self.made.append(now)
 
-    def allows_trial(self, now: float) -> bool:
-        """Whether there is room for a change and for the one that takes it back."""
+    def allows(self, now: float, changes: int) -> bool:
+        """Whether there is room for so many changes in the hour before now."""
         while self.made and not now - HOUR < self.made[0] <= now:
             self.made.popleft()
-        return len(self.made) + 2 <= self.per_hour
+        return len(self.made) + changes <= self.per_hour
 
-    def next_at(self) -> float:
-        """When the oldest of the changes that stand in the way is an hour old."""
-        return self.made[len(self.made) - (self.per_hour - 1)] + HOUR
+    def next_at(self, changes: int) -> float:
+        """When so many changes will be allowed, as far as is known now."""
+        in_the_way = len(self.made) + changes - self.per_hour
+        return self.made[min(in_the_way, len(self.made)) - 1] + HOUR
+
+
+def changes_between(held: Size, wanted: Size) -> int:
+    """How many changes lead from one size to another: growth is made at once, reductions by at most half.
+
+    That is how the guardrails part a change; where they do not, it takes fewer.
+    """
+    pairs = list(zip(held, wanted, strict=True))
+    halvings = [math.ceil(math.log2(old / new)) for old, new in pairs if new < old]
+    return any(new > old for old, new in pairs) + max(halvings, default=0)
 
 
 def search_space(base: Size, settings: AutraScaleSettings) -> SearchSpace:
@@ -81,25 +93,23 @@ def next_size(
     prior: RateModel | None,
     scoring: Scoring,
     settings: AutraScaleSettings,
-    refused: Collection[Size],
+    is_open: Callable[[Size], bool],
 ) -> Recommendation | None:
     """What to try next: with a model of a near rate Algorithm 2, else the bootstrap set, then Algorithm 1."""
     assert model.base is not None
     space = search_space(model.base, settings)
-    tried = {*model.latencies, *refused}
     bootstrap = bootstrap_sizes(space, settings.uniform_samples)
     enough = settings.switch_after or len(bootstrap) + 1
     if prior is None:
-        untried = sorted(
-            (size for size in bootstrap if size not in tried), key=lambda size: (sum(size), size)
-        )
+        untried = [size for size in bootstrap if is_open(size)]
         if untried:
-            return Recommendation(untried[0], float("inf"), float("nan"))
+            cheapest = min(untried, key=lambda size: (sum(size), size))
+            return Recommendation(cheapest, float("inf"), float("nan"))
     if prior is not None and len(model.latencies) < enough:
         process, best = transferred(model, prior, bootstrap, scoring)
     else:
         process, best = trained(model, scoring)
-    return recommend(process, model.base, space, best, settings.exploration, settings.seed, tried)
+    return recommend(process, model.base, space, best, settings.exploration, settings.seed, is_open)
 
 
 def trained(model: RateModel, scoring: Scoring) -> tuple[ScoreModel, float]:

@@ -16,8 +16,8 @@ class AutraScaleSettings:
     `latency_weight` (α) is the share of latency in the score, against resources; 0.8 is what the scores of
     tables II and III were computed with.
     `over_allocation` (w) is how much more than throughput needs is accepted without further search.
-    `exploration` (ξ) is by how much a size must promise to beat the best score known; one unit of ten less
-    in one of four operators is worth some 0.005.
+    `exploration` (ξ) is by how much a size must promise to beat the best score known; one instance of ten
+    less in one of four operators is worth some 0.003.
     `most_parallelism` (P_max) bounds every unit; `search_factor` bounds the search further, to so many times
     the largest parallelism that throughput needs, since what is tried is really run and paid for.
     `uniform_samples` (M) is the number of bootstrap samples in which all units are alike.
@@ -25,10 +25,12 @@ class AutraScaleSettings:
     used; None stands for one more than the bootstrap set has.
     `changes_per_hour` bounds exploration, the way back to the best known size included.
     `most_samples` is the number of sizes tried at one rate before the best of them is kept.
-    `least_improvement` is the expected improvement below which the search ends.
+    `least_improvement` is the expected improvement below which a search that meets its target ends.
     `rate_tolerance` is by how much two offered rates may differ and still be one.
     `settle_windows` are left out after a change; `sample_windows` more are measured for a sample.
     `patience_windows` is how long a size is proposed before it is taken for refused.
+    `throughput_steps` is the number of sizes after which the throughput phase ends in any case.
+    `seed` draws the sizes that are judged where the lattice is too large to judge them all.
     """
 
     throughput: Ds2Settings = field(default_factory=Ds2Settings)
@@ -38,12 +40,12 @@ class AutraScaleSettings:
     search_factor: float = 4.0
     latency_weight: float = 0.8
     over_allocation: float = 0.25
-    exploration: float = 0.0025
+    exploration: float = 0.001
     uniform_samples: int = 3
     switch_after: int | None = None
     changes_per_hour: int = 6
-    most_samples: int = 20
-    least_improvement: float = 0.0005
+    most_samples: int = 30
+    least_improvement: float = 0.0001
     rate_tolerance: float = 0.1
     settle_windows: int = 1
     sample_windows: int = 2
@@ -80,7 +82,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("exploration", 0.0, 1.0),
     ("uniform_samples", 2, 1_000),
     ("switch_after", 1, 100_000),
-    # one change to try a size, one to come back from it
+    # at least one change to try a size, and one to come back from it
     ("changes_per_hour", 2, 3_600),
     ("most_samples", 1, 1_000),
     ("least_improvement", 0.0, 1.0),

@@ -10,7 +10,10 @@ from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import InstanceMetrics, MetricWindow
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow, SourceRate
+from penstock.decide.manager import ScalingManager
+from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import Policy, Proposal, Scale
+from penstock.decide.verdict import Accepted
 
 SECONDS = 10.0
 
@@ -85,6 +88,20 @@ class Application:
                 if wanted != self.held and self.accept(wanted):
                     self.held = wanted
                     self.changes.append((self.now, wanted))
+
+    def run_guarded(self, policy: Policy, manager: ScalingManager, windows: int) -> None:
+        """The same with the scaling manager in between; a change takes effect at once."""
+        for _ in range(windows):
+            window = self.window()
+            self.answers.append(policy.propose(window))
+            verdict = manager.judge(self.now, window, self.answers[-1])
+            if isinstance(verdict, Accepted):
+                manager.action_started(self.now, verdict.action)
+                wanted = verdict.action.parallelism
+                self.held = {name: wanted[name] for name in self.capacity}
+                self.changes.append((self.now, dict(self.held)))
+                outcome = Outcome(Status.DONE, wanted, wanted, wanted, 0.0)
+                manager.action_ended(self.now, verdict.action, outcome)
 
 
 def three_operators(rate: float = 1_000.0, **changes: object) -> Application:

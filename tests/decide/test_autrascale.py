@@ -24,10 +24,14 @@ from penstock.dataflow.window import (
     SourceRate,
 )
 from penstock.decide.autrascale import AutraScalePolicy
+from penstock.decide.autrascale_search import changes_between
 from penstock.decide.autrascale_settings import AutraScaleSettings
 from penstock.decide.ds2_settings import Ds2Settings
+from penstock.decide.manager import ScalingManager
 from penstock.decide.policy import Hold, Policy, Scale
+from penstock.decide.registry import make_policy
 from penstock.errors import BadInput
+from penstock.settings import Settings
 from tests.dataflow.synthetic_batches import word_count
 from tests.decide.latency_surface import Application, three_operators
 
@@ -249,9 +253,33 @@ class TestBudget:
         app.run(policy(changes_per_hour=4), 60)
         waiting = app.answers[-1]
         assert isinstance(waiting, NotReady)
-        assert "4 changes an hour are used up" in waiting.reason
+        assert "of 4 changes an hour too few are left" in waiting.reason
         assert waiting.until is not None
         assert app.now < waiting.until <= app.now + 3_600
+
+    def test_it_is_kept_where_guardrails_part_a_change_into_several(self):
+        given_settings = Settings(policy="autrascale", latency_target=TARGET, max_executors=20)
+        app = three_operators()
+        app.run_guarded(make_policy(given_settings), ScalingManager(given_settings.manager()), 3_000)
+        times = [at for at, _ in app.changes[1:]]
+        assert len(times) > 6
+        assert all(sum(at < other <= at + 3_600 for other in times) <= 6 for at in times)
+        assert app.latency() <= TARGET
+        assert app.changes[-1][0] < app.now - 3_600
+
+    @pytest.mark.parametrize(
+        ("held", "wanted", "changes"),
+        [
+            ((4, 4), (4, 4), 0),
+            ((4, 4), (9, 4), 1),
+            # 20 → 10 → 5 → 3
+            ((20, 4), (3, 4), 3),
+            # growth at once, then 8 → 4
+            ((8, 4), (4, 9), 2),
+        ],
+    )
+    def test_ways_are_counted_as_guardrails_part_them(self, held, wanted, changes):
+        assert changes_between(held, wanted) == changes
 
     def test_what_throughput_needs_is_not_bounded_by_it(self):
         app, tuner = three_operators(held=dict(BASE)), policy(changes_per_hour=2)
