@@ -68,6 +68,7 @@ class AutraScalePolicy:
         self._readings: Readings | None = None
         self._trial: _Trial | None = None
         self._is_on_trial = False
+        self._strayed: float | None = None
         self._refused: set[Size] = set()
 
     def dump(self) -> dict[str, Any]:
@@ -84,7 +85,9 @@ class AutraScalePolicy:
         needs = self._needs(window)
         if isinstance(needs, NotReady):
             return needs
-        model = self._library.at(window.application, needs.units, needs.offered)
+        model = self._model_of(window, needs)
+        if model is None:
+            return self._between_rates(window, needs)
         readings = self._follow(window.end, needs, model)
         if readings.skipped < self._settings.settle_windows:
             readings.skipped += 1
@@ -112,6 +115,24 @@ class AutraScalePolicy:
         assert isinstance(steady, Hold | Scale)
         assert isinstance(hurried, Hold | Scale)
         return read_needs(window, steady, hurried, self._settings)
+
+    def _model_of(self, window: ApplicationWindow, needs: Needs) -> RateModel | None:
+        """The model of the offered rate; None while one window alone speaks for another rate than before."""
+        current, strayed, rate = self._model, self._strayed, needs.offered
+        self._strayed = None
+        if current is not None and (current.application, current.units) == (window.application, needs.units):
+            has_strayed = not self._library.is_same(current.rate, rate)
+            if has_strayed and (strayed is None or not self._library.is_same(strayed, rate)):
+                self._strayed = rate
+                return None
+        return self._library.at(window.application, needs.units, rate, current)
+
+    def _between_rates(self, window: ApplicationWindow, needs: Needs) -> Proposal | NotReady:
+        """Growth does not wait for a second window; all else does."""
+        wanted = _largest(needs.held, needs.steady)
+        if wanted == needs.held:
+            return NotReady("the offered rate left the one that is known", "a second window of that rate")
+        return self._scale(window, needs, wanted, f"throughput at another rate: {needs.answer.reason}")
 
     def _new_phase(self) -> ThroughputPhase:
         return ThroughputPhase(self._settings.throughput_steps, self._settings.patience_windows)

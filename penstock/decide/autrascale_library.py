@@ -45,10 +45,16 @@ class ModelLibrary:
         self._tolerance = rate_tolerance
         self._models: list[RateModel] = []
 
-    def at(self, application: str, units: tuple[str, ...], rate: float) -> RateModel:
-        """The model of this rate, a new one where none is within the tolerance; it counts as used."""
-        near = [model for model in self._of(application, units) if self._is_same(model.rate, rate)]
-        found = min(near, key=lambda model: abs(model.rate - rate), default=None)
+    def at(
+        self, application: str, units: tuple[str, ...], rate: float, current: RateModel | None = None
+    ) -> RateModel:
+        """The model of this rate, a new one where none is within the tolerance; it counts as used.
+
+        The current one stays while it will do: a rate between two models must not go from one to the other.
+        """
+        near = [model for model in self._of(application, units) if self.is_same(model.rate, rate)]
+        nearest = min(near, key=lambda model: abs(model.rate - rate), default=None)
+        found = next((model for model in near if model is current), nearest)
         if found is None:
             found = RateModel(application, units, rate)
         else:
@@ -81,7 +87,8 @@ class ModelLibrary:
     def _of(self, application: str, units: tuple[str, ...]) -> Iterable[RateModel]:
         return (one for one in self._models if (one.application, one.units) == (application, units))
 
-    def _is_same(self, rate: float, other: float) -> bool:
+    def is_same(self, rate: float, other: float) -> bool:
+        """Whether two rates are within the tolerance of each other."""
         return abs(rate - other) <= self._tolerance * max(rate, other)
 
 

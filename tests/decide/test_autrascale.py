@@ -24,6 +24,7 @@ from penstock.dataflow.window import (
     SourceRate,
 )
 from penstock.decide.autrascale import AutraScalePolicy
+from penstock.decide.autrascale_library import ModelLibrary
 from penstock.decide.autrascale_search import changes_between
 from penstock.decide.autrascale_settings import AutraScaleSettings
 from penstock.decide.ds2_settings import Ds2Settings
@@ -411,11 +412,29 @@ class TestLibrary:
         with pytest.raises(BadInput):
             policy().load(data)
 
+    def test_one_window_does_not_make_another_rate(self):
+        app, tuner = three_operators(), policy(latency_target_seconds=None)
+        app.run(tuner, 8)
+        for stray in (800.0, 1_000.0, 1_150.0, 800.0, 1_000.0):
+            app.rate = stray
+            app.run(tuner, 1)
+        assert len(models(tuner)) == 1
+        assert len(app.changes) == 2
+        # the one growth, for the window that needed it, and nothing given back for those that did not
+        assert app.changes[1][1] == {"parse": 5, "enrich": 6, "store": 2}
+
+    def test_a_rate_between_two_models_stays_with_the_one_in_use(self):
+        library = ModelLibrary(0.1)
+        lower, upper = (library.at("app", ("count",), rate) for rate in (100.0, 115.0))
+        assert library.at("app", ("count",), 106.0) is lower
+        assert library.at("app", ("count",), 106.0, upper) is upper
+        assert library.at("app", ("count",), 100.0, upper) is lower
+
     def test_it_forgets_the_rates_used_longest_ago(self):
         app, tuner = three_operators(), policy()
         for step in range(80):
             app.rate = 100.0 * 1.2**step
-            tuner.propose(app.window())
+            app.run(tuner, 2)
         assert len(models(tuner)) == 64
         assert models(tuner)[-1]["rate"] == pytest.approx(100.0 * 1.2**79)
 
