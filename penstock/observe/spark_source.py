@@ -21,6 +21,7 @@ from penstock.settings import Settings
 
 _BATCH_OF_JOB = re.compile(r"^batch = (\d+)$", re.MULTILINE)
 _JOBS_KEPT = 1000
+_CHAINS_KEPT = 64
 _REPORTS_PER_WINDOW = 100
 _DETAILED_BATCHES_PER_WINDOW = 2
 """Tasks are fetched for this many batches a window: policies remember earlier ones, so this suffices."""
@@ -50,10 +51,13 @@ class SparkSource:
         executors = self._observe_executors(now)
         queries = self._status.queries()
         warnings = self._forget_ended(queries)
+        if start is not None and start > now:
+            # times before and after the jump cannot be compared
+            self._collectors.clear()
         if start is None or start >= now:
             return NotReady("the first window has just begun", "one policy interval")
         for query in queries:
-            warnings += self._collect(query, now)
+            warnings += self._collect_if_there(query, now)
         return self._window(start, now, executors, warnings)
 
     def _window(
@@ -141,6 +145,15 @@ class SparkSource:
         for number in sorted(self._jobs)[:-_JOBS_KEPT]:
             del self._jobs[number]
 
+    def _collect_if_there(self, query: RunningQuery, now: float) -> list[str]:
+        """A query that ends while it is looked at costs a warning, not the whole window."""
+        try:
+            return self._collect(query, now)
+        except SparkUnavailable as error:
+            if self._status.stopped():
+                raise
+            return [f"query {query.name} could not be observed: {error}"]
+
     def _collect(self, query: RunningQuery, now: float) -> list[str]:
         if query.continuous:
             return [f"query {query.name} runs without micro-batches, which cannot be observed"]
@@ -155,7 +168,7 @@ class SparkSource:
             ),
         )
         after = collector.newest.start if collector.newest else 0.0
-        reports = self._status.progress(query, after, _REPORTS_PER_WINDOW)
+        reports = self._status.progress(query, after, now, _REPORTS_PER_WINDOW)
         # after the reports: the jobs of a batch that was reported have ended
         self._collect_jobs()
         executed = [
@@ -233,6 +246,8 @@ class SparkSource:
         operators = layout([self._status.outline(stage) for stage in stages], self._status.plan(query))
         if sum(not operator.fed_by for operator in operators) == 1:
             self._chains[query.run_id, shape] = operators
+            if len(self._chains) > _CHAINS_KEPT:
+                del self._chains[next(iter(self._chains))]
         return operators
 
     def _waiting(self, query: RunningQuery, progress: BatchProgress, now: float) -> dict[int, Waiting]:
@@ -241,7 +256,7 @@ class SparkSource:
         for number, source in enumerate(progress.sources):
             if reader_for(source.description).listed:
                 running = self._status.is_working(query)
-                unread, read = self._status.unread_files(query, number)
+                unread, read = self._status.unread_files(query, source.description)
                 found[number] = Waiting(now, unread, read, running)
         return found
 

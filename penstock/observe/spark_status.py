@@ -21,6 +21,9 @@ from penstock.errors import SparkUnavailable
 from penstock.observe.stages import StageOutline, parse_outline
 
 Answer = TypeVar("Answer")
+
+_CLOCK_SLACK_SECONDS = 5.0
+"""The driver's Python and Java read one clock, though not at the same moment."""
 _DEEPEST_DIRECTORIES = 8
 
 
@@ -41,7 +44,7 @@ def spark_errors(doing: str) -> Iterator[None]:
     """Translate what Py4J raises; a driver that is gone is not an error of the user's."""
     try:
         yield
-    except (Py4JError, Py4JNetworkError, ConnectionError, OSError, AttributeError) as error:
+    except (Py4JError, Py4JNetworkError, ConnectionError, OSError, AttributeError, TypeError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SparkUnavailable(f"Spark did not answer while {doing}: {text}") from error
 
@@ -99,8 +102,11 @@ class SparkStatus:
             execution=execution,
         )
 
-    def progress(self, query: RunningQuery, after: float, at_most: int) -> list[dict[str, Any]]:
-        """Progress reports that are newer than the one whose trigger started at `after`, oldest first."""
+    def progress(self, query: RunningQuery, after: float, now: float, at_most: int) -> list[dict[str, Any]]:
+        """Progress reports newer than the one whose trigger started at `after`, oldest first.
+
+        What seems to have started after `now` is from before the clock went back, and is left out.
+        """
         with spark_errors("reading progress"):
             reports = query.execution.recentProgress()
             fresh: list[dict[str, Any]] = []
@@ -108,7 +114,8 @@ class SparkStatus:
                 report = orjson.loads(reports[number].json())
                 if _timestamp(report) <= after:
                     break
-                fresh.append(report)
+                if _timestamp(report) <= now + _CLOCK_SLACK_SECONDS:
+                    fresh.append(report)
             return fresh[::-1]
 
     def last_batch(self, query: RunningQuery) -> int:
@@ -154,14 +161,21 @@ class SparkStatus:
             "reading the plan", lambda: str(query.execution.lastExecution().executedPlan().toString())
         )
 
-    def unread_files(self, query: RunningQuery, source: int) -> tuple[int, int]:
-        """(files present and not yet read, files read) of a file source; (0, 0) where it is another kind."""
+    def unread_files(self, query: RunningQuery, description: str) -> tuple[int, int]:
+        """(files present and not yet read, files read) of the file source so described; (0, 0) if none is."""
         with spark_errors("listing a file source"):
-            leaf = query.execution.logicalPlan().collectLeaves().apply(source)
-            files = leaf.source()
-            read = int(files.seenFiles().size())
-            present = self._count_files(files.toString()[len("FileStreamSource[") : -1])
-            return max(0, present - read), read
+            leaves = query.execution.logicalPlan().collectLeaves()
+            for number in range(leaves.size()):
+                leaf = leaves.apply(number)
+                # static tables are leaves too, and have no source
+                if leaf.getClass().getSimpleName() != "StreamingExecutionRelation":
+                    continue
+                files = leaf.source()
+                if files.toString() == description:
+                    read = int(files.seenFiles().size())
+                    present = self._count_files(description[len("FileStreamSource[") : -1])
+                    return max(0, present - read), read
+            return 0, 0
 
     def _count_files(self, path: str) -> int:
         """Files at a path that may hold wild cards, or in the directories there; hidden ones do not count.
