@@ -1,6 +1,11 @@
 """Fast tests first, so that what needs no cluster fails in seconds."""
 
 import pytest
+from hypothesis import settings
+
+# a timing is never asserted in a test: a busy machine is slow, not wrong
+settings.register_profile("penstock", deadline=None)
+settings.load_profile("penstock")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
