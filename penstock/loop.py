@@ -12,7 +12,7 @@ from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import Policy, Proposal, Scale
 from penstock.decide.verdict import Accepted, Verdict, Waiting
-from penstock.errors import ActionFailed, PenstockError
+from penstock.errors import ActionFailed, PenstockError, SparkUnavailable
 from penstock.follow_up import Endings, FollowUp
 from penstock.journal.records import ActionRecord
 from penstock.timeline import Timeline
@@ -34,7 +34,13 @@ class Actuator(Protocol):
         """Start an action; returns at once."""
 
     def poll(self, now: float) -> Outcome | None:
-        """Advance the action under way; None while it has not ended."""
+        """Advance the action under way; None while it has not ended.
+
+        After SparkUnavailable it is called again, and takes up where it stood.
+        """
+
+    def abandon(self) -> None:
+        """Give up the action under way and leave nothing half-done that would be of no use."""
 
     def held(self) -> Mapping[str, int]:
         """What Spark reports to be there now."""
@@ -91,11 +97,15 @@ class Record(Endings, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """How often the loop decides, when it measures an effect, and when it gives up."""
+    """How often the loop decides, when it measures an effect, and when it gives up.
+
+    Polls are counted, not timed: the clock may jump.
+    """
 
     policy_interval: float = 10.0
     effect_after_intervals: int = 3
     failures_before_pause: int = 3
+    polls_before_giving_up: int = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,7 @@ class _UnderWay:
     action_id: int
     action: Scale
     begun_at: float
+    failed_polls: int = 0
 
 
 class Loop:
@@ -243,11 +254,19 @@ class Loop:
     def _poll(self, now: float) -> Outcome | None:
         if self._under_way is None or self.actuator is None:
             return None
+        under_way = self._under_way
         try:
             outcome = self.actuator.poll(now)
+            self._under_way = replace(under_way, failed_polls=0)
+        except SparkUnavailable as problem:
+            failed = under_way.failed_polls + 1
+            if failed < self.settings.polls_before_giving_up:
+                self._under_way = replace(under_way, failed_polls=failed)
+                raise
+            outcome = self._broken_off(now, under_way, problem)
         except Exception as problem:
-            outcome = self._broken_off(now, self._under_way, problem)
-        return self._end(now, self._under_way, outcome) if outcome else None
+            outcome = self._broken_off(now, under_way, problem)
+        return self._end(now, under_way, outcome) if outcome else None
 
     def _answer(self, seen: ApplicationWindow | NotReady) -> Proposal | NotReady:
         if isinstance(seen, NotReady):
@@ -285,13 +304,21 @@ class Loop:
         return outcome
 
     def _broken_off(self, now: float, under_way: _UnderWay, problem: Exception) -> Outcome:
-        """An actuator that raised: the action is over, and what Spark reports is what it brought."""
+        """The action is over before its end: what is half-done is given up, and Spark says what is there."""
         if not isinstance(problem, PenstockError):
             log.error("%s: the actuator failed", self.application, exc_info=problem)
+        self._abandon()
         status = Status.FAILED if isinstance(problem, ActionFailed) else Status.UNKNOWN
         planned = dict(under_way.action.parallelism)
         seconds = max(0.0, now - under_way.begun_at)
         return Outcome(status, planned, planned, self._held_if_known(), seconds, _described(problem))
+
+    def _abandon(self) -> None:
+        try:
+            if self.actuator is not None:
+                self.actuator.abandon()
+        except Exception as problem:
+            log.warning("%s: a change is left half-done: %s", self.application, _described(problem))
 
     def _held_if_known(self) -> Mapping[str, int]:
         try:

@@ -134,9 +134,11 @@ class FakeActuator:
 
     size: int = 2
     takes: int = 1
-    outcomes: list[Outcome | Exception] = field(default_factory=list)
+    outcomes: list[Outcome | Exception | None] = field(default_factory=list)
     begin_error: Exception | None = None
     begun: list[Scale] = field(default_factory=list)
+    abandoned: list[Scale] = field(default_factory=list)
+    abandon_error: Exception | None = None
     _polls_left: int = 0
 
     def begin(self, now: float, action: Scale) -> None:
@@ -152,8 +154,14 @@ class FakeActuator:
         outcome = self.outcomes.pop(0) if self.outcomes else an_outcome(self.begun[-1].parallelism[EXECUTORS])
         if isinstance(outcome, Exception):
             raise outcome
-        self.size = outcome.observed[EXECUTORS]
+        if outcome is not None:
+            self.size = outcome.observed[EXECUTORS]
         return outcome
+
+    def abandon(self) -> None:
+        self.abandoned += self.begun[-1:]
+        if self.abandon_error is not None:
+            raise self.abandon_error
 
     def held(self) -> Mapping[str, int]:
         return {EXECUTORS: self.size}

@@ -284,11 +284,39 @@ def test_an_actuator_that_fails_ends_the_action(
     assert failed.outcome is not None and failed.action is None
     at_once.loop.tick(101.0)
     later.loop.tick(110.0)
-    later.actuator.outcomes = [problem]
-    later.loop.tick(111.0)
+    polls = later.loop.settings.polls_before_giving_up if isinstance(problem, SparkUnavailable) else 1
+    later.actuator.outcomes = [problem] * polls
+    for poll in range(polls):
+        assert later.loop.action_under_way == GROW and later.actuator.abandoned == []
+        later.loop.tick(111.0 + poll / 10)
+    assert later.loop.action_under_way is None and later.actuator.abandoned == [GROW]
     for action in journal.actions():
         assert (action.status, action.detail, action.observed) == (status, detail, {EXECUTORS: 2})
     assert len(journal.actions()) == 2
+
+
+def test_a_poll_that_spark_does_not_answer_is_repeated(record: FlakyRecord, journal: Journal):
+    setting = Setting(record, GROW)
+    setting.loop.tick(100.0)
+    setting.actuator.outcomes = [SparkUnavailable("a hiccup")] * 9
+    for poll in range(9):
+        cycle = setting.loop.tick(101.0 + poll)
+        assert (cycle.error, cycle.action, cycle.outcome) == ("a hiccup", GROW, None)
+    ended = setting.loop.tick(110.0)
+    assert ended.error is None and ended.outcome is not None
+    assert journal.actions()[0].status is Status.DONE
+    assert setting.actuator.abandoned == []
+
+
+def test_unanswered_polls_that_are_not_in_a_row_do_not_end_the_action(record: FlakyRecord):
+    setting = Setting(record, GROW)
+    hiccups: list[Any] = [SparkUnavailable("a hiccup")] * 9
+    setting.actuator.outcomes = [*hiccups, None, *hiccups]
+    setting.loop.tick(100.0)
+    for poll in range(19):
+        assert setting.loop.tick(101.0 + poll / 10).action == GROW
+    assert setting.loop.tick(103.0).outcome is not None
+    assert setting.actuator.abandoned == []
 
 
 def test_a_restart_closes_what_was_left_open_and_does_not_act_twice(record: FlakyRecord, journal: Journal):
@@ -434,6 +462,26 @@ def test_leaving_closes_an_action_under_way(record: FlakyRecord, journal: Journa
     (action,) = journal.actions()
     assert (action.status, action.observed, action.seconds) == (Status.UNKNOWN, {EXECUTORS: 2}, 4.0)
     assert "detached before the action had ended" in action.detail
+    assert setting.actuator.abandoned == [GROW]
+
+
+def test_leaving_without_an_action_under_way_abandons_nothing(record: FlakyRecord):
+    setting = Setting(record, GROW, Hold("enough"))
+    setting.loop.tick(100.0)
+    setting.loop.tick(101.0)
+    setting.loop.leave(104.0)
+    assert setting.actuator.abandoned == []
+
+
+def test_an_action_that_cannot_be_abandoned_is_closed_all_the_same(
+    record: FlakyRecord, journal: Journal, caplog: pytest.LogCaptureFixture
+):
+    setting = Setting(record, GROW)
+    setting.actuator.abandon_error = SparkUnavailable("the context has stopped")
+    setting.loop.tick(100.0)
+    setting.loop.leave(104.0)
+    assert journal.actions()[0].status is Status.UNKNOWN
+    assert "a change is left half-done: the context has stopped" in caplog.text
 
 
 def test_leaving_never_raises(record: FlakyRecord, caplog: pytest.LogCaptureFixture):

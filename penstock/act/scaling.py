@@ -2,8 +2,11 @@
 
     grow     RequestTotal ──── all registered ──────────────────────────────→ DONE
                           └─── executor timeout ─→ RequestTotal(what is there) → PARTIAL
-    shrink   RequestTotal, StopUsing ─ idle at a batch boundary ─→ Release ─ gone ─→ DONE
+    shrink   RequestTotal, StopUsing ─ idle at a batch boundary ─→ Release ─ gone, the rest there ─→ DONE
                                     └─ drain timeout: Release anyway ──┘  └ executor timeout → PARTIAL
+
+Whoever was told to stop is released, even when others die: Spark cannot take a StopUsing back, so an
+executor that was spared would hold its place and get no tasks. Spark replaces the dead instead.
 
 The shell that performs the instructions is `spark_executors.py`; `executors` never holds the driver.
 """
@@ -21,6 +24,10 @@ from penstock.errors import ActionFailed
 
 Executors: TypeAlias = tuple[ExecutorState, ...]
 
+LONGEST_STEP = 10.0
+"""Seconds that one step counts as waiting at most: steps come about every second, so more is a clock that
+was set forward or a machine that slept, and the cluster had no such time to answer in."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestTotal:
@@ -37,21 +44,13 @@ class StopUsing:
 
 
 @dataclass(frozen=True, slots=True)
-class UseAgain:
-    """Take back a StopUsing, because an executor that was to stay has died; where it cannot be taken
-    back, doing nothing is right too: Spark replaces what then leaves, as the total says."""
-
-    executor_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Release:
     """Give these executors back to the cluster."""
 
     executor_ids: tuple[str, ...]
 
 
-Instruction: TypeAlias = RequestTotal | StopUsing | UseAgain | Release
+Instruction: TypeAlias = RequestTotal | StopUsing | Release
 
 
 class Phase(Enum):
@@ -59,7 +58,7 @@ class Phase(Enum):
 
     GROWING = "waiting for executors to register"
     DRAINING = "letting the tasks of the chosen executors finish"
-    RELEASING = "waiting until the released executors are gone"
+    RELEASING = "waiting until the released executors are gone and those that died are replaced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class Patience:
 class ExecutorChange:
     """A change under way.
 
-    Waited seconds are summed from step to step, so a clock that jumps back cannot prolong a wait.
+    Waited seconds are summed from step to step, so a clock that jumps neither prolongs a wait nor ends it.
     """
 
     wanted: int
@@ -123,6 +122,11 @@ def step(change: ExecutorChange, now: float, executors: Executors, batch_boundar
     return _await_gone(change, executors, ())
 
 
+def abandon(wanted: int, stopped: tuple[str, ...]) -> tuple[Instruction, ...]:
+    """What is owed when a change is broken off: nobody who was told to stop may stay without tasks."""
+    return _let_go(stopped, wanted) if stopped else ()
+
+
 def cheapest_to_lose(executors: Iterable[ExecutorState]) -> tuple[str, ...]:
     """Ids ordered by least state, least cached data, fewest running tasks; among equals the newest first."""
     newest_first = sorted(executors, key=lambda e: _age(e.executor_id), reverse=True)
@@ -136,7 +140,7 @@ def _age(executor_id: str) -> tuple[int, str]:
 
 
 def _at(change: ExecutorChange, now: float) -> ExecutorChange:
-    passed = max(0.0, now - change.seen_at)
+    passed = min(max(0.0, now - change.seen_at), LONGEST_STEP)
     return replace(
         change,
         seen_at=now,
@@ -162,42 +166,40 @@ def _grow(change: ExecutorChange, executors: Executors) -> Progress:
 
 def _drain(change: ExecutorChange, executors: Executors, batch_boundary: bool) -> Progress:
     running = {executor.executor_id: executor.active_tasks for executor in executors}
-    change, spared = _without_the_lost(change, running)
-    instructions: tuple[Instruction, ...] = (UseAgain(spared),) if spared else ()
+    change = _without_the_lost(change, running)
     going = change.leaving
     if not going:
-        return _await_gone(_releasing(change), executors, instructions)
+        # they may be gone because of a Release whose answer was lost, before the total was said again
+        return _await_gone(_releasing(change), executors, (RequestTotal(change.wanted),))
     idle = not any(running[executor_id] for executor_id in going)
     if idle and batch_boundary:
-        return _release(change, instructions, f"released {_listed(going)}")
+        return _release(change, f"released {_listed(going)}")
     if change.waited_in_phase < change.patience.drain_timeout:
-        return Progress(change, instructions)
+        return Progress(change)
     # A drain that never ends would block every later decision; Spark runs lost tasks again elsewhere.
     while_what = "while a batch ran" if idle else "while tasks still ran there"
     drained = f"after a drain of {change.patience.drain_timeout:.0f} s"
-    return _release(change, instructions, f"released {_listed(going)} {while_what}, {drained}")
+    return _release(change, f"released {_listed(going)} {while_what}, {drained}")
 
 
-def _without_the_lost(
-    change: ExecutorChange, running: dict[str, int]
-) -> tuple[ExecutorChange, tuple[str, ...]]:
-    """Strike from the chosen those that died, and spare as many as others that died; no other is chosen."""
-    there = [executor_id for executor_id in change.leaving if executor_id in running]
+def _without_the_lost(change: ExecutorChange, running: dict[str, int]) -> ExecutorChange:
+    """Strike from the chosen those that died; no other is chosen in their place."""
     lost = [executor_id for executor_id in change.leaving if executor_id not in running]
-    surplus = max(0, len(running) - change.wanted)
-    going, spared = tuple(there[:surplus]), tuple(there[surplus:])
-    notes = list(change.notes)
-    if lost:
-        notes.append(f"{_listed(lost)} left by itself during the drain")
-    if spared:
-        notes.append(f"kept {_listed(spared)} because another executor died")
-    return replace(change, leaving=going, notes=tuple(notes)), spared
+    if not lost:
+        return change
+    there = tuple(executor_id for executor_id in change.leaving if executor_id in running)
+    note = f"{_listed(lost)} left by itself during the drain"
+    return replace(change, leaving=there, notes=(*change.notes, note))
 
 
-def _release(change: ExecutorChange, before: tuple[Instruction, ...], note: str) -> Progress:
+def _release(change: ExecutorChange, note: str) -> Progress:
     change = replace(_releasing(change), notes=(*change.notes, note))
+    return Progress(change, _let_go(change.leaving, change.wanted))
+
+
+def _let_go(executor_ids: tuple[str, ...], wanted: int) -> tuple[Instruction, ...]:
     # killing lowers Spark's own total by as many, so the wanted total is said again afterwards
-    return Progress(change, (*before, Release(change.leaving), RequestTotal(change.wanted)))
+    return (Release(executor_ids), RequestTotal(wanted))
 
 
 def _releasing(change: ExecutorChange) -> ExecutorChange:
@@ -229,8 +231,9 @@ def _ended(
 ) -> Progress:
     observed = len(executors)
     enough = observed >= change.wanted if change.phase is Phase.GROWING else observed == change.wanted
+    useless = any(executor.executor_id in change.leaving for executor in executors)
     outcome = Outcome(
-        status=Status.DONE if enough else Status.PARTIAL,
+        status=Status.DONE if enough and not useless else Status.PARTIAL,
         planned={EXECUTORS: change.wanted},
         requested={EXECUTORS: change.wanted},
         observed={EXECUTORS: observed},

@@ -20,13 +20,14 @@ from penstock.act.scaling import (
     Release,
     RequestTotal,
     StopUsing,
+    abandon,
     begin,
     step,
 )
 from penstock.dataflow.window import EXECUTORS, ExecutorState
 from penstock.decide.outcome import Outcome
 from penstock.decide.policy import Scale
-from penstock.errors import ActionFailed, Unsupported
+from penstock.errors import ActionFailed, PenstockError, Unsupported
 from penstock.observe.spark_session import can_change_executors, check_supported
 from penstock.observe.spark_status import SparkStatus, executor_state, spark_errors
 from penstock.settings import Settings
@@ -54,6 +55,8 @@ class SparkActuator:
         self._status = SparkStatus(spark)
         self._patience = Patience(settings.executor_timeout, settings.drain_timeout)
         self._change: ExecutorChange | None = None
+        self._wanted = 0
+        self._stopped: tuple[str, ...] = ()
         self._batches_before: dict[str, int] = {}
         self._state_bins = state_bins
         self._outcome: Outcome | None = None
@@ -64,17 +67,28 @@ class SparkActuator:
 
     def begin(self, now: float, action: Scale) -> None:
         """Start the change; what it does from here on is told by `poll`."""
+        self._change, self._outcome, self._stopped = None, None, ()
         if set(action.parallelism) != {EXECUTORS}:
             raise ActionFailed(f"Spark scales executors, not {sorted(action.parallelism)}")
-        self._outcome = None
+        self._wanted = action.parallelism[EXECUTORS]
         self._batches_before = self._last_batches()
-        self._perform(begin(now, action.parallelism[EXECUTORS], self._executors(), self._patience))
+        self._perform(begin(now, self._wanted, self._executors(), self._patience))
 
     def poll(self, now: float) -> Outcome | None:
         """Go one step on; None while the change is under way."""
         if self._change is not None and self._outcome is None:
             self._perform(step(self._change, now, self._executors(), self._no_batch_needs_them()))
         return self._outcome
+
+    def abandon(self) -> None:
+        """Give up the change under way; executors that were told to stop are released, if Spark answers."""
+        stopped = self._stopped if self._outcome is None else ()
+        self._change, self._stopped = None, ()
+        for instruction in abandon(self._wanted, stopped):
+            try:
+                self._instruct(instruction)
+            except PenstockError as problem:
+                _LOG.warning("a change was broken off, and its end failed: %s", problem)
 
     def _perform(self, progress: Progress) -> None:
         for instruction in progress.instructions:
@@ -104,8 +118,10 @@ class SparkActuator:
         """Decommission on the driver's side: it offers these executors no new tasks.
 
         With `spark.decommission.enabled` the executors also leave by themselves once they are idle;
-        without it they ignore the message and wait to be released. UseAgain has no counterpart in Spark.
+        without it they ignore the message and wait to be released. Spark cannot take it back.
         """
+        # before the call: when its answer is lost, it may have taken effect all the same
+        self._stopped = executor_ids
         info = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo(
             "released by Penstock", self._jvm.scala.Option.empty()
         )

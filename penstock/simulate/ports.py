@@ -115,6 +115,9 @@ class VirtualActuator:
         planned = self._planned
         return Outcome(Status.DONE, planned, planned, self.held(), now - self._begun_at)
 
+    def abandon(self) -> None:
+        """Nothing to do: the dataflow takes over the new parallelism by itself."""
+
     def held(self) -> Mapping[str, int]:
         """Instances there now."""
         return self.dataflow.parallelism()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.act.scaling import (
-    ExecutorChange,
+    LONGEST_STEP,
     Instruction,
     Patience,
     Phase,
@@ -16,7 +16,7 @@ from penstock.act.scaling import (
     Release,
     RequestTotal,
     StopUsing,
-    UseAgain,
+    abandon,
     begin,
     cheapest_to_lose,
     step,
@@ -39,6 +39,18 @@ def ended(progress: Progress) -> Outcome:
     return progress.outcome
 
 
+def passing(
+    progress: Progress, seconds: int, executors: tuple[ExecutorState, ...], batch_boundary: bool = False
+) -> Progress:
+    """The change after so many steps of a second, or where it gives an instruction or ends before."""
+    start = progress.change.seen_at
+    for second in range(1, seconds + 1):
+        progress = step(progress.change, start + second, executors, batch_boundary)
+        if progress.instructions or progress.outcome is not None:
+            break
+    return progress
+
+
 def test_scale_out_ends_once_all_are_registered():
     started = begin(100.0, 4, fleet(1, 2))
     assert started.instructions == (RequestTotal(4),)
@@ -53,7 +65,8 @@ def test_scale_out_ends_once_all_are_registered():
 
 def test_a_cluster_without_room_ends_the_wait_and_is_not_asked_any_further():
     started = begin(0.0, 6, fleet(1, 2), Patience(executor_timeout=60))
-    ending = step(started.change, 60.0, fleet(1, 2, 3, 4), batch_boundary=True)
+    assert passing(started, 59, fleet(1, 2, 3, 4), batch_boundary=True).outcome is None
+    ending = passing(started, 60, fleet(1, 2, 3, 4), batch_boundary=True)
     assert ending.instructions == (RequestTotal(4),)
     outcome = ended(ending)
     assert outcome.status is Status.PARTIAL
@@ -126,8 +139,8 @@ def test_scale_in_drains_releases_at_a_boundary_and_waits_until_gone():
 def test_a_drain_that_takes_too_long_releases_anyway_and_says_so():
     started = begin(0.0, 1, fleet(1, 2), Patience(drain_timeout=30))
     busy = (executor(1), executor(2, active_tasks=1))
-    assert step(started.change, 29.0, busy, batch_boundary=False).instructions == ()
-    releasing = step(started.change, 30.0, busy, batch_boundary=False)
+    assert passing(started, 29, busy).instructions == ()
+    releasing = passing(started, 30, busy)
     assert Release(("2",)) in releasing.instructions
     outcome = ended(step(releasing.change, 31.0, fleet(1), batch_boundary=False))
     assert outcome.status is Status.DONE
@@ -136,37 +149,56 @@ def test_a_drain_that_takes_too_long_releases_anyway_and_says_so():
 
 def test_queries_whose_batches_never_pause_together_are_named_as_the_cause():
     started = begin(0.0, 1, fleet(1, 2), Patience(drain_timeout=30))
-    releasing = step(started.change, 30.0, fleet(1, 2), batch_boundary=False)
+    releasing = passing(started, 30, fleet(1, 2))
     assert "while a batch ran" in releasing.change.notes[-1]
 
 
 def test_a_chosen_executor_that_dies_by_itself_is_not_made_up_for_with_another():
     started = begin(0.0, 2, fleet(1, 2, 3))
     progress = step(started.change, 1.0, fleet(1, 2), batch_boundary=False)
-    assert progress.instructions == ()
+    assert progress.instructions == (RequestTotal(2),), "a release whose answer was lost lowered the total"
     assert ended(progress).status is Status.DONE
     assert "executor 3 left by itself" in ended(progress).detail
 
 
-def test_a_chosen_executor_is_kept_when_one_that_was_to_stay_dies():
+def test_nobody_who_was_told_to_stop_is_spared_when_one_that_was_to_stay_dies():
     started = begin(0.0, 2, fleet(1, 2, 3, 4))
-    progress = step(started.change, 1.0, fleet(2, 3, 4), batch_boundary=False)
-    assert progress.instructions == (UseAgain(("3",)),)
-    releasing = step(progress.change, 2.0, fleet(2, 3, 4), batch_boundary=True)
-    assert releasing.instructions == (Release(("4",)), RequestTotal(2))
+    draining = step(started.change, 1.0, fleet(2, 3, 4), batch_boundary=False)
+    assert draining.instructions == () and draining.change.leaving == ("4", "3")
+    releasing = step(draining.change, 2.0, fleet(2, 3, 4), batch_boundary=True)
+    assert releasing.instructions == (Release(("4", "3")), RequestTotal(2))
+    short = step(releasing.change, 3.0, fleet(2), batch_boundary=True)
+    assert short.outcome is None, "Spark still replaces the one that died"
+    outcome = ended(step(short.change, 9.0, fleet(2, 5), batch_boundary=True))
+    assert (outcome.status, outcome.observed) == (Status.DONE, {EXECUTORS: 2})
 
 
-def test_when_more_die_than_were_to_leave_the_change_waits_for_spark_to_replace_them():
-    started = begin(0.0, 2, fleet(1, 2, 3))
-    short = step(started.change, 1.0, fleet(3), batch_boundary=True)
-    assert short.instructions == (UseAgain(("3",)),) and short.outcome is None
-    assert ended(step(short.change, 9.0, fleet(3, 4), batch_boundary=True)).status is Status.DONE
+def test_what_spark_does_not_replace_ends_the_wait_as_partial():
+    started = begin(0.0, 2, fleet(1, 2, 3), Patience(executor_timeout=20))
+    releasing = step(started.change, 1.0, fleet(3), batch_boundary=True)
+    assert releasing.instructions == (Release(("3",)), RequestTotal(2))
+    outcome = ended(passing(releasing, 20, fleet(4)))
+    assert (outcome.status, outcome.observed) == (Status.PARTIAL, {EXECUTORS: 1})
+    assert "only 1 of 2 there 20 s after the release" in outcome.detail
+
+
+def test_a_released_executor_that_stays_does_not_stand_in_for_one_that_died():
+    started = begin(0.0, 2, fleet(1, 2, 3), Patience(executor_timeout=20))
+    releasing = step(started.change, 1.0, fleet(1, 2, 3), batch_boundary=True)
+    outcome = ended(passing(releasing, 20, fleet(1, 3)))
+    assert outcome.status is Status.PARTIAL
+    assert "executor 3 still registered" in outcome.detail
+
+
+def test_a_change_that_is_broken_off_releases_those_who_were_told_to_stop():
+    assert abandon(2, ("4", "3")) == (Release(("4", "3")), RequestTotal(2))
+    assert abandon(5, ()) == ()
 
 
 def test_a_released_executor_that_stays_ends_in_a_bounded_wait():
     started = begin(0.0, 1, fleet(1, 2), Patience(executor_timeout=20))
     releasing = step(started.change, 1.0, fleet(1, 2), batch_boundary=True)
-    outcome = ended(step(releasing.change, 21.0, fleet(1, 2), batch_boundary=True))
+    outcome = ended(passing(releasing, 20, fleet(1, 2), batch_boundary=True))
     assert outcome.status is Status.PARTIAL
     assert "executor 2 still registered 20 s after the release" in outcome.detail
 
@@ -182,47 +214,64 @@ def test_executors_that_joined_during_a_scale_in_are_reported_not_killed():
 
 def test_a_clock_that_jumps_back_neither_crashes_nor_prolongs_the_wait():
     started = begin(1000.0, 3, fleet(1), Patience(executor_timeout=60))
-    change = step(started.change, 1040.0, fleet(1), batch_boundary=False).change
-    change = step(change, 100.0, fleet(1), batch_boundary=False).change
-    outcome = ended(step(change, 120.0, fleet(1), batch_boundary=False))
+    waiting = passing(started, 40, fleet(1))
+    jumped = step(waiting.change, 100.0, fleet(1), batch_boundary=False)
+    outcome = ended(passing(jumped, 20, fleet(1)))
     assert (outcome.status, outcome.seconds) == (Status.PARTIAL, 60.0)
+
+
+def test_a_clock_that_jumps_forward_does_not_use_up_the_wait():
+    started = begin(0.0, 3, fleet(1, 2), Patience(executor_timeout=60))
+    jumped = step(started.change, 3600.0, fleet(1, 2), batch_boundary=False)
+    assert jumped.outcome is None and jumped.instructions == ()
+    assert jumped.change.waited == LONGEST_STEP
+    assert ended(step(jumped.change, 3601.0, fleet(1, 2, 3), batch_boundary=False)).status is Status.DONE
+
+
+def test_a_clock_that_jumps_forward_does_not_release_who_is_busy():
+    started = begin(0.0, 1, fleet(1, 2), Patience(drain_timeout=120))
+    busy = (executor(1), executor(2, active_tasks=1))
+    assert step(started.change, 3600.0, busy, batch_boundary=False).instructions == ()
 
 
 class RandomCluster:
     """Grants, denies, kills and delays at random; checks each instruction as it is given."""
 
-    def __init__(self, seed: int, held: int, room: int) -> None:
+    def __init__(self, seed: int, held: int, room: int, grants: float = 0.3) -> None:
         self.random = random.Random(seed)
-        self.room = room
+        self.room, self.grants, self.deadly = room, grants, 0.03
         self.total = held
         self.next_id = held + 1
         self.executors = {number: executor(number) for number in range(1, held + 1)}
         self.doomed: set[int] = set()
+        self.stopped: set[str] = set()
         self.released: list[str] = []
 
     def seen(self) -> tuple[ExecutorState, ...]:
         return tuple(self.executors.values())
 
-    def perform(self, change: ExecutorChange, instructions: tuple[Instruction, ...]) -> None:
+    def perform(self, instructions: tuple[Instruction, ...]) -> None:
         for instruction in instructions:
             match instruction:
                 case RequestTotal(total):
                     self.total = total
                 case Release(ids):
-                    assert len(self.executors) - len(ids) >= change.wanted, "released below the wanted count"
+                    assert set(ids) <= self.stopped, "released without a drain"
+                    here = {str(number) for number in self.executors}
+                    assert set(ids) == self.stopped & here, "spared one that gets no tasks"
                     self.released += ids
                     self.doomed |= {int(executor_id) for executor_id in ids}
-                case StopUsing() | UseAgain():
-                    pass
+                case StopUsing(ids):
+                    self.stopped |= set(ids)
 
     def pass_time(self) -> None:
         chance = self.random.random
         for number in tuple(self.executors):
             tasks = self.random.randrange(3)
             self.executors[number] = replace(self.executors[number], active_tasks=tasks)
-            if chance() < (0.6 if number in self.doomed else 0.03):
+            if chance() < (0.6 if number in self.doomed else self.deadly):
                 del self.executors[number]
-        if len(self.executors) < min(self.total, self.room) and chance() < 0.3:
+        if len(self.executors) < min(self.total, self.room) and chance() < self.grants:
             self.executors[self.next_id] = executor(self.next_id)
             self.next_id += 1
 
@@ -242,7 +291,7 @@ def test_whatever_the_cluster_does_a_change_ends_and_takes_no_more_than_planned(
     progress, now = begin(0.0, wanted, cluster.seen(), patience), 0.0
     chosen = progress.change.leaving
     while progress.outcome is None:
-        cluster.perform(progress.change, progress.instructions)
+        cluster.perform(progress.instructions)
         cluster.pass_time()
         now += 1.0
         assert now <= patience.executor_timeout + patience.drain_timeout + 1, "the change does not end"
@@ -252,7 +301,25 @@ def test_whatever_the_cluster_does_a_change_ends_and_takes_no_more_than_planned(
     assert set(cluster.released) <= set(chosen)
     outcome = progress.outcome
     assert outcome.observed == {EXECUTORS: len(cluster.executors)}
+    useless = cluster.stopped & {str(number) for number in cluster.executors}
     assert (outcome.status is Status.DONE) == (
-        len(cluster.executors) == wanted or (held <= wanted <= len(cluster.executors))
+        not useless and (len(cluster.executors) == wanted or (held <= wanted <= len(cluster.executors)))
     )
     assert outcome.detail
+
+
+@given(seed=st.integers(0, 2**32), held=st.integers(1, 8), wanted=st.integers(1, 8), dying=st.integers(0, 20))
+def test_on_a_cluster_that_grants_a_change_ends_at_the_wanted_count_whoever_dies_in_between(
+    seed: int, held: int, wanted: int, dying: int
+):
+    cluster = RandomCluster(seed, held, room=20, grants=1.0)
+    progress, now = begin(0.0, wanted, cluster.seen(), Patience(executor_timeout=120, drain_timeout=10)), 0.0
+    while progress.outcome is None:
+        cluster.perform(progress.instructions)
+        cluster.deadly = 0.2 if now < dying else 0.0
+        cluster.pass_time()
+        now += 1.0
+        progress = step(progress.change, now, cluster.seen(), batch_boundary=cluster.random.random() < 0.5)
+    assert progress.outcome.status is Status.DONE
+    usable = {str(number) for number in cluster.executors} - cluster.stopped
+    assert len(usable) == len(cluster.executors) == wanted
