@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import socket
 import socketserver
 import stat
@@ -53,18 +54,31 @@ class ControlServer:
         self.path = socket_path(directory, application)
         _remove_if_stale(self.path)
         self._server = _listen(self.path, handler)
-        self.path.chmod(0o600)
+        self._closed = False
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.2,), name="penstock-control", daemon=True
         )
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._server.server_close()
+            self.path.unlink(missing_ok=True)
+            raise Unsupported(f"no control socket: {error}") from error
 
     def close(self) -> None:
-        """Stop answering and remove the socket file; may be called twice."""
+        """Remove the socket file and stop answering; may be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        # first of all: as soon as we refuse, a successor may put its own file there
+        self.path.unlink(missing_ok=True)
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(timeout=2)
-        self.path.unlink(missing_ok=True)
+
+
+class Ended(NotFound):
+    """The application went away between the question and the answer."""
 
 
 def secure_directory(directory: Path) -> None:
@@ -98,6 +112,8 @@ def ask(path: Path, command: str, **fields: Any) -> dict[str, Any]:
         line = _exchange(path, request)
     except (ConnectionRefusedError, FileNotFoundError) as error:
         raise NotFound(f"no application answers at {path}") from error
+    except (ConnectionResetError, BrokenPipeError) as error:
+        raise Ended(f"the application at {path} has ended") from error
     except OSError as error:
         raise ActionFailed(f"the application at {path} did not answer: {error}") from error
     return _checked(path, line)
@@ -112,6 +128,8 @@ def running(directory: Path) -> list[Running]:
     for path in sorted(directory.glob("*.sock")):
         try:
             answer = ask(path, "hello")
+        except Ended:
+            continue
         except NotFound:
             path.unlink(missing_ok=True)
             continue
@@ -151,6 +169,8 @@ def _exchange(path: Path, request: bytes) -> bytes:
 
 
 def _checked(path: Path, line: bytes) -> dict[str, Any]:
+    if not line.endswith(b"\n"):
+        raise Ended(f"the application at {path} has ended")
     try:
         answer = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -188,11 +208,16 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 def _listen(path: Path, handler: Handler) -> _Server:
+    """Listen under another name first: a socket that is bound and does not listen yet looks left behind."""
+    unready = path.with_name(f".{secrets.token_hex(4)}")
     try:
-        server = _Server(str(path), _Connection)
+        server = _Server(str(unready), _Connection)
+        server.handler = handler
+        unready.chmod(0o600)
+        unready.rename(path)
     except OSError as error:
+        unready.unlink(missing_ok=True)
         raise Unsupported(f"no control socket: cannot listen at {path}: {error}") from error
-    server.handler = handler
     return server
 
 
@@ -209,9 +234,17 @@ class _Connection(socketserver.StreamRequestHandler):
                 if too_long
                 else answer_line(self.server.handler, line)
             )
-            self.wfile.write(orjson.dumps(answer, default=str, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
+            self.wfile.write(_encoded(answer))
             if too_long:
                 return
+
+
+def _encoded(answer: Answer) -> bytes:
+    """One line; to hang up without an answer would tell the client that the application has ended."""
+    try:
+        return orjson.dumps(answer, default=str, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
+    except orjson.JSONEncodeError as error:
+        return orjson.dumps(_refusal(f"the answer cannot be written as JSON: {error}")) + b"\n"
 
 
 def answer_line(handler: Handler, line: bytes) -> dict[str, Any]:

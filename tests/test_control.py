@@ -17,6 +17,9 @@ import pytest
 from penstock import control
 from penstock.errors import ActionFailed, BadInput, NotFound, Unsupported
 
+TOO_LARGE_A_STACK = 1 << 47
+"""More than a process has addresses, so that no thread can be started."""
+
 
 def handler(command: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
     if command == "hello":
@@ -218,6 +221,86 @@ def test_an_answer_that_makes_no_sense_is_an_error(directory: Path, line: bytes,
         with pytest.raises(ActionFailed, match=complaint):
             control.ask(path, "hello")
         thread.join()
+
+
+@pytest.mark.parametrize("line", [b"", b'{"version": 1, "o'])
+def test_an_application_that_ends_in_mid_answer_has_ended(directory: Path, line: bytes) -> None:
+    control.secure_directory(directory)
+    path = directory / "ending.sock"
+    with socket.socket(socket.AF_UNIX) as ending:
+        ending.bind(str(path))
+        ending.listen()
+        thread = threading.Thread(target=answer_once, args=(ending, line), daemon=True)
+        thread.start()
+        with pytest.raises(NotFound, match="has ended"):
+            control.ask(path, "hello")
+        thread.join()
+
+
+def test_an_application_that_ends_before_it_reads_has_ended(directory: Path) -> None:
+    control.secure_directory(directory)
+    path = directory / "ending.sock"
+    with socket.socket(socket.AF_UNIX) as ending:
+        ending.bind(str(path))
+        ending.listen()
+        # the connection waits to be accepted, and is reset when the listening socket is closed
+        closer = threading.Timer(0.2, ending.close)
+        closer.start()
+        with pytest.raises(NotFound, match="has ended"):
+            control.ask(path, "hello")
+        closer.join()
+
+
+def test_an_answer_that_is_no_json_is_refused_rather_than_left_out(directory: Path) -> None:
+    def odd(command: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"name": "\udcff"}
+
+    with closing(control.ControlServer(directory, "app-1", odd)) as server:
+        with pytest.raises(ActionFailed, match="cannot be written as JSON"):
+            control.ask(server.path, "hello")
+        assert [one.application for one in control.running(directory)] == ["app-1"]
+
+
+def test_who_looks_while_a_socket_is_made_does_not_take_it_away(directory: Path) -> None:
+    made = threading.Event()
+
+    def look() -> None:
+        while not made.is_set():
+            control.running(directory)
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        for number in range(100):
+            with closing(control.ControlServer(directory, f"app-{number}", handler)) as server:
+                assert server.path.exists()
+    finally:
+        made.set()
+        looking.join()
+
+
+def test_only_the_socket_itself_is_left_in_the_directory(
+    server: control.ControlServer, directory: Path
+) -> None:
+    assert list(directory.iterdir()) == [server.path]
+
+
+def test_closing_again_leaves_the_socket_of_a_successor(directory: Path) -> None:
+    first = control.ControlServer(directory, "app-1", handler)
+    first.close()
+    with closing(control.ControlServer(directory, "app-1", handler)) as second:
+        first.close()
+        assert control.ask(second.path, "hello")["ok"]
+
+
+def test_without_a_thread_to_answer_there_is_no_socket(directory: Path) -> None:
+    before = threading.stack_size(TOO_LARGE_A_STACK)
+    try:
+        with pytest.raises(Unsupported, match="thread"):
+            control.ControlServer(directory, "app-1", handler)
+    finally:
+        threading.stack_size(before)
+    assert list(directory.iterdir()) == []
 
 
 def answer_once(listening: socket.socket, line: bytes) -> None:
