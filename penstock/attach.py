@@ -26,8 +26,13 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
 DETACH_SECONDS = 2.0
+STOPPING_SECONDS = 5.0
+"""How long attaching anew waits for an autopilot that was told to stop and is still at it."""
+MOST_UNANSWERED = 5
 
 _attached: dict[str, Autopilot] = {}
+_listing = threading.Lock()
+"""Held for a moment, to change the list; an autopilot that ends needs it while `_attaching` is held."""
 _attaching = threading.Lock()
 
 
@@ -46,14 +51,25 @@ def attach(
 
     check_supported(spark)
     effective = _settings(spark, policy, config, settings)
+    return attach_once(application_id(spark), lambda: _assemble(spark, effective))
+
+
+def attach_once(
+    application: str, assemble: Callable[[], Autopilot], patience: float = STOPPING_SECONDS
+) -> Autopilot:
+    """The running autopilot of this application, or a new one; one that is stopping is waited for."""
     with _attaching:
-        known = _attached.get(application_id(spark))
-        if known is not None and known.running:
-            log.info("%s: the autopilot is attached already", known.application)
+        known = _attached.get(application)
+        if known is not None and known.running and not known.stopping:
+            log.info("%s: the autopilot is attached already", application)
             return known
-        handle = _assemble(spark, effective)
-        _attached[handle.application] = handle
-    handle.start()
+        if known is not None and not known.ended_within(patience):
+            log.warning("%s: the autopilot before has not ended after %g s", application, patience)
+        handle = assemble()
+        with _listing:
+            _attached[application] = handle
+        # inside the lock: another thread must find it at work, or it would start a second one
+        handle.start()
     return handle
 
 
@@ -83,6 +99,17 @@ class Autopilot:
     def running(self) -> bool:
         """Whether the thread is at work."""
         return self._thread.is_alive()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop, or is ending by itself."""
+        return self._stopping.is_set()
+
+    def ended_within(self, seconds: float) -> bool:
+        """Wait for the thread to end, so long at most; whether it has."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout=seconds)
+        return not self.running
 
     def start(self) -> None:
         """Begin to watch, and listen for commands."""
@@ -193,7 +220,8 @@ class Autopilot:
 
         try:
             return ControlServer(Path(self.settings.runtime_directory), self.application, self._answer)
-        except PenstockError as error:
+        except (PenstockError, OSError, RuntimeError) as error:
+            # RuntimeError: no more threads; the user's job can do without our socket
             log.warning("%s: %s", self.application, error)
             return None
 
@@ -212,16 +240,18 @@ class Autopilot:
         raise BadInput(f"unknown command {command!r}; known: hello, pause, resume, status")
 
     def _end(self) -> None:
+        self._stopping.set()
         self._loop.leave(self._clock())
-        with _attaching:
-            if _attached.get(self.application) is self:
-                del _attached[self.application]
         if self._control is not None:
             self._control.close()
         try:
             self._close()
         except Exception:
             log.exception("%s: closing the journal failed", self.application)
+        # last: whoever attaches anew waits while it is listed, and then finds the socket free
+        with _listing:
+            if _attached.get(self.application) is self:
+                del _attached[self.application]
 
 
 def _sizes(cycle: Cycle) -> str:
@@ -279,16 +309,28 @@ def _assemble(spark: Any, settings: Settings) -> Autopilot:
 
 
 def _alive(spark: Any) -> Callable[[], bool]:
-    """Whether the application still runs; a JVM that is gone or going counts as ended, without an error."""
     from penstock.observe.spark_status import SparkStatus
 
     context, status = spark.sparkContext, SparkStatus(spark)
+    return patiently(lambda: context._jsc is None, status.stopped)
+
+
+def patiently(gone: Callable[[], bool], stopped: Callable[[], bool]) -> Callable[[], bool]:
+    """Whether the application still runs; one question without an answer is not yet its end."""
+    unanswered = 0
 
     def alive() -> bool:
+        nonlocal unanswered
         try:
-            return context._jsc is not None and not status.stopped()
-        except PenstockError:
-            return False
+            ended = gone() or stopped()
+        except PenstockError as error:
+            unanswered += 1
+            if unanswered == MOST_UNANSWERED:
+                log.warning("Spark has not answered %d times, so the autopilot ends: %s", unanswered, error)
+            # Spark may have been stopped while we asked
+            return unanswered < MOST_UNANSWERED and not gone()
+        unanswered = 0
+        return not ended
 
     return alive
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from penstock import control
-from penstock.attach import Autopilot
+from penstock.attach import MOST_UNANSWERED, Autopilot, attach_once, patiently
 from penstock.decide.outcome import Status
 from penstock.decide.policy import Hold, Policy
 from penstock.errors import ActionFailed, SparkUnavailable
@@ -41,6 +42,11 @@ class Bench:
         self.made: list[Autopilot] = []
 
     def autopilot(self, policy: Policy | None = None, observe: bool = False, **more: Any) -> Autopilot:
+        handle = self.assembled(policy, observe, **more)
+        handle.start()
+        return handle
+
+    def assembled(self, policy: Policy | None = None, observe: bool = False, **more: Any) -> Autopilot:
         settings = Settings(
             policy_interval=0.1,
             journal=str(self.directory / more.pop("journal", "journal.db")),
@@ -59,7 +65,6 @@ class Bench:
         )
         handle = Autopilot(loop, settings, "words <1>", close=journal.close, **more)
         self.made.append(handle)
-        handle.start()
         return handle
 
 
@@ -181,6 +186,127 @@ def test_a_control_directory_that_cannot_be_used_costs_only_the_socket(bench: Be
     handle = bench.autopilot()
     eventually(lambda: handle.status()["recent"])
     assert handle.running
+
+
+def test_a_socket_that_cannot_be_made_is_only_warned_of(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    # what stands where the socket belongs cannot be removed as a file
+    (bench.directory / "run" / "app-1.sock").mkdir(parents=True)
+    (bench.directory / "run").chmod(0o700)
+    with caplog.at_level(logging.WARNING):
+        handle = bench.autopilot()
+    assert "app-1.sock" in caplog.text
+    eventually(lambda: handle.status()["recent"])
+
+
+def test_threads_that_attach_at_once_share_one_autopilot(bench: Bench) -> None:
+    found: list[Autopilot] = []
+    together = threading.Barrier(8)
+
+    def attach() -> None:
+        together.wait()
+        found.append(attach_once("app-1", bench.assembled))
+
+    threads = [threading.Thread(target=attach) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert bench.made == [found[0]]
+    assert all(handle is found[0] for handle in found)
+
+
+class SlowSpark:
+    """Does not say whether it lives until it is let."""
+
+    def __init__(self) -> None:
+        self.asked, self.let = threading.Event(), threading.Event()
+
+    def alive(self) -> bool:
+        self.asked.set()
+        return self.let.wait(10)
+
+
+def stopping_slowly(bench: Bench, spark: SlowSpark) -> Autopilot:
+    handle = attach_once("app-1", lambda: bench.assembled(alive=spark.alive))
+    assert spark.asked.wait(5)
+    threading.Thread(target=handle.detach, daemon=True).start()
+    eventually(lambda: handle.stopping)
+    return handle
+
+
+def test_an_autopilot_that_is_stopping_is_waited_for_and_replaced(bench: Bench) -> None:
+    spark = SlowSpark()
+    first = stopping_slowly(bench, spark)
+    threading.Timer(0.2, spark.let.set).start()
+    second = attach_once("app-1", bench.assembled)
+    assert second is not first
+    assert not first.running
+    assert second.running
+    assert attach_once("app-1", bench.assembled) is second
+    assert control.find(bench.directory / "run", None).application == "app-1"
+
+
+def test_the_wait_for_one_that_does_not_stop_is_bounded(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    spark = SlowSpark()
+    first = stopping_slowly(bench, spark)
+    second = attach_once("app-1", bench.assembled, patience=0.1)
+    assert second is not first
+    assert "has not ended" in caplog.text
+    spark.let.set()
+    eventually(lambda: not first.running)
+    assert attach_once("app-1", bench.assembled) is second, "the end of the first must not unlist the second"
+
+
+class Answers:
+    """What Spark says when asked whether it has stopped, one after the other."""
+
+    def __init__(self, *answers: bool | Exception) -> None:
+        self.answers = list(answers)
+        self.context_gone = False
+
+    def stopped(self) -> bool:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def gone(self) -> bool:
+        return self.context_gone
+
+
+SILENCE = SparkUnavailable("no answer")
+
+
+def test_spark_counts_as_ended_when_it_says_so() -> None:
+    spark = Answers(False, True)
+    alive = patiently(spark.gone, spark.stopped)
+    assert [alive(), alive()] == [True, False]
+
+
+def test_single_silences_do_not_end_the_autopilot() -> None:
+    almost = [SILENCE] * (MOST_UNANSWERED - 1)
+    spark = Answers(*almost, False, *almost, False)
+    alive = patiently(spark.gone, spark.stopped)
+    assert all(alive() for _ in range(2 * MOST_UNANSWERED))
+
+
+def test_lasting_silence_ends_it_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    spark = Answers(*[SILENCE] * MOST_UNANSWERED)
+    alive = patiently(spark.gone, spark.stopped)
+    assert [alive() for _ in range(MOST_UNANSWERED)] == [True] * (MOST_UNANSWERED - 1) + [False]
+    assert "no answer" in caplog.text
+
+
+def test_a_context_that_is_gone_ends_it_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    spark = Answers()
+    spark.context_gone = True
+    assert not patiently(spark.gone, spark.stopped)()
+    assert caplog.text == ""
 
 
 def test_commands_arrive_over_the_control_socket(bench: Bench) -> None:
