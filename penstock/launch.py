@@ -7,6 +7,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -53,7 +54,7 @@ class SessionWatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Look a last time, for scripts shorter than a look, then let go of everything."""
+        """Stop looking, and let go of everything."""
         self._stopping.set()
         self._thread.join(timeout=5)
         for handle in self._attached:
@@ -131,9 +132,15 @@ def _exit_code(code: object) -> int:
 
 def _report(error: BaseException, path: Path) -> None:
     """Show the script's own traceback, without the frames through which we ran it."""
-    sys.stdout.flush()
+    flush_output()
     trace = _own_part(error.__traceback__, path)
     sys.excepthook(type(error), error.with_traceback(trace), trace)
+
+
+def flush_output() -> None:
+    """Flush what the script has left as standard output: closed, gone or replaced, that is its own affair."""
+    with suppress(Exception):
+        sys.stdout.flush()
 
 
 def _own_part(trace: TracebackType | None, path: Path) -> TracebackType | None:

@@ -177,6 +177,38 @@ def test_with_json_standard_output_holds_one_object(tmp_path: Path) -> None:
     assert "[]" in done.stderr
 
 
+SPEAKING_LAST = """
+import atexit, sys, threading, time
+def later():
+    time.sleep(0.5)
+    print("from a thread", flush=True)
+threading.Thread(target=later).start()
+atexit.register(print, "from an exit handler")
+"""
+
+
+def test_with_json_the_object_comes_last_whatever_the_script_leaves_behind(tmp_path: Path) -> None:
+    done = run(tmp_path, SPEAKING_LAST, "--json")
+    assert json.loads(done.stdout)["exit_code"] == 0
+    assert "from a thread" in done.stderr
+    assert "from an exit handler" in done.stderr
+
+
+@pytest.mark.parametrize("ending", ["sys.stdout.close()", "sys.stdout = None", "os.close(1)"])
+def test_a_script_that_gives_up_its_output_keeps_its_exit_code(tmp_path: Path, ending: str) -> None:
+    done = run(tmp_path, f"import os, sys\n{ending}\nsys.exit(7)", "--json")
+    assert done.returncode == 7
+    assert json.loads(done.stdout)["exit_code"] == 7
+    assert "Traceback" not in done.stderr
+
+
+def test_a_script_that_fails_without_output_shows_its_own_error(tmp_path: Path) -> None:
+    done = run(tmp_path, "import sys\nsys.stdout.close()\nraise ValueError('boom')")
+    assert done.returncode == 1
+    assert "ValueError: boom" in done.stderr
+    assert "launch.py" not in done.stderr
+
+
 def test_settings_reach_spark_before_it_starts(tmp_path: Path) -> None:
     done = run(tmp_path, "import os\nprint(os.environ['PYSPARK_SUBMIT_ARGS'])", "--conf", "spark.x=a b")
     assert done.stdout == "--conf 'spark.x=a b' pyspark-shell\n"

@@ -45,10 +45,14 @@ def answer(result: Mapping[str, Any], as_json: bool, shown: RenderableType) -> N
 
 def print_json(result: Mapping[str, Any]) -> None:
     """One JSON object on one line of standard output."""
-    options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
-    text = orjson.dumps(dict(result), default=str, option=options).decode()
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(json_line(result).decode())
     sys.stdout.flush()
+
+
+def json_line(result: Mapping[str, Any]) -> bytes:
+    """The result as one line of JSON."""
+    options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
+    return orjson.dumps(dict(result), default=str, option=options)
 
 
 def complain(message: str) -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from penstock.commands.printing import Json, print_json, reported, say
+from penstock.commands.printing import Json, json_line, reported, say
 from penstock.commands.setup import Conf, parse_conf
 from penstock.errors import BadInput
-from penstock.launch import SessionWatcher, active_session, run_script, submit_arguments
+from penstock.launch import SessionWatcher, active_session, flush_output, run_script, submit_arguments
 
 
 def add_to(app: typer.Typer) -> None:
@@ -44,10 +43,12 @@ def run(
         os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments(spark_conf, os.environ)
     _speak_up()
     watcher = _watcher(config, chosen)
-    with _stdout_kept_clean(as_json):
-        code = _watched(watcher, script, arguments or [])
-    if as_json:
-        print_json({"script": str(script), "exit_code": code, "applications": watcher.statuses()})
+    kept = _set_stdout_aside() if as_json else None
+    code = _watched(watcher, script, arguments or [])
+    if kept is not None:
+        with os.fdopen(kept, "wb") as output:
+            result = {"script": str(script), "exit_code": code, "applications": watcher.statuses()}
+            output.write(json_line(result))
     raise typer.Exit(code)
 
 
@@ -95,18 +96,12 @@ def _speak_up() -> None:
     logger.propagate = False
 
 
-@contextmanager
-def _stdout_kept_clean(wanted: bool) -> Iterator[Any]:
-    """Send file descriptor 1 to standard error: the script's JVM writes there too, not only Python."""
-    if not wanted:
-        yield
-        return
-    sys.stdout.flush()
+def _set_stdout_aside() -> int:
+    """Send file descriptor 1 to standard error, since the script's JVM writes there too; returns the old one.
+
+    For good: threads and exit handlers of the script still print when our object is already out.
+    """
+    flush_output()
     kept = os.dup(1)
     os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+    return kept
