@@ -34,7 +34,7 @@ COMMAND = [sys.executable, "-m", "penstock.cli"]
 
 COMMANDS = [
     *("run", "watch", "status", "pause", "resume"),
-    *("decide", "policies", "actions", "explain", "bench", "demo", "config"),
+    *("decide", "simulate", "policies", "actions", "explain", "diagnose", "bench", "demo", "config"),
 ]
 
 Captured = pytest.CaptureFixture[str]
@@ -140,9 +140,10 @@ def test_without_a_command_the_help_is_shown(capsys: Captured) -> None:
         (["run", "--policy", "ds3", __file__], "unknown policy 'ds3'; did you mean 'ds2'?"),
         (["run", "--config", "none.yaml", __file__], "none.yaml"),
         (["run", "--conf", "spark.penstock.utilization=1", __file__], "utilisation"),
-        (["bench"], "name one of decision"),
+        (["bench"], "name one of "),
         (["bench", "descision"], "did you mean 'decision'?"),
         (["config", "--config", "none.yaml"], "none.yaml: no such file"),
+        (["config", "--conf", "spark.penstock.policy=ds3"], "unknown policy 'ds3'; did you mean 'ds2'?"),
         (["actions", "--journal", "none.db"], "--journal: none.db: no such file"),
     ],
 )

@@ -31,10 +31,13 @@ def config(
     as_json: Json = False,
 ) -> None:
     """Print the settings in effect, and where each came from."""
+    from penstock.decide.registry import policy_entry
     from penstock.settings import load_settings
 
     spark_conf = parse_conf(conf or ())
-    values = load_settings(file, os.environ, spark_conf).model_dump(mode="json")
+    settings = load_settings(file, os.environ, spark_conf)
+    policy_entry(settings.policy)
+    values = settings.model_dump(mode="json")
     places = _places(file, spark_conf)
     rows = {
         name: {"value": value, "from": places.get(name, "default")} for name, value in sorted(values.items())
