@@ -1,0 +1,134 @@
+"""Executors come and go while a stateful query runs, and its counts stay right."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from penstock.act.spark_executors import SparkActuator
+from penstock.bench.spark_cluster import executor_ids, hold_executors
+from penstock.dataflow.window import EXECUTORS
+from penstock.decide.outcome import Status
+from penstock.decide.policy import ExpectedEffect, Scale
+from penstock.errors import ActionFailed
+from penstock.observe.spark_source import SparkSource
+from penstock.settings import Settings
+from penstock.workloads.sentences import word_counts
+from penstock.workloads.word_count import WordCount, start_word_count
+from tests.spark.watching import wait_for, watch
+
+pytestmark = pytest.mark.spark
+
+RECORDS, SEED = 4000, 5
+
+
+@pytest.fixture(scope="module")
+def spark(local_cluster):
+    return local_cluster(executors=3, cores=2, held=1)
+
+
+@pytest.fixture
+def source(spark):
+    return SparkSource(spark, Settings())
+
+
+@pytest.fixture
+def counting(spark, source, tmp_path):
+    """A word count that has state on its executors, and that is checked to the last word afterwards."""
+    load = WordCount(f"constant:{RECORDS / 25}", 1e-4, 1e-5, 3, 3, seed=SEED, max_records=RECORDS)
+    name = "counting"
+    query = start_word_count(spark, load, str(tmp_path), trigger_seconds=1, name=name, sink="memory")
+    source.observe(time.time())
+    watch(source, name, lambda seen: len(seen.batches) > 0)
+    yield query
+    wait_for("all records", lambda: records_read(query) == RECORDS)
+    assert query.isActive
+    query.stop()
+    counts = {row["word"]: row["count"] for row in spark.table(name).collect()}
+    assert counts == word_counts(RECORDS, seed=SEED)
+
+
+def records_read(query):
+    progress = query.lastProgress
+    return 0 if progress is None else json.loads(progress.json)["sources"][0]["endOffset"]["records"]
+
+
+def to(executors):
+    return Scale({EXECUTORS: executors}, "a test", ExpectedEffect("as asked"))
+
+
+def perform(actuator, executors, query):
+    actuator.begin(time.time(), to(executors))
+
+    def ended():
+        assert query.isActive
+        return actuator.poll(time.time())
+
+    return wait_for("the end of the change", ended)
+
+
+def test_out_and_in_while_a_stateful_query_runs(spark, source, counting):
+    actuator = SparkActuator(spark, Settings(), source.state_bins)
+    assert actuator.held() == {EXECUTORS: 1}
+    (first,) = executor_ids(spark)
+
+    grown = perform(actuator, 3, counting)
+    assert (grown.status, grown.observed) == (Status.DONE, {EXECUTORS: 3})
+    assert len(executor_ids(spark)) == 3
+
+    source.observe(time.time())
+    bins = source.state_bins()
+    shrunk = perform(actuator, 1, counting)
+    assert (shrunk.status, shrunk.observed) == (Status.DONE, {EXECUTORS: 1})
+    (kept,) = executor_ids(spark)
+    assert bins.get(kept, 0) == max(bins.values())
+    if max(bins, key=bins.get) == first:
+        assert kept == first
+
+
+def test_more_than_the_cluster_has_ends_partial_in_bounded_time(spark, source, counting):
+    actuator = SparkActuator(spark, Settings(executor_timeout="25s"), source.state_bins)
+    outcome = perform(actuator, 5, counting)
+    assert outcome.status is Status.PARTIAL
+    assert outcome.planned == outcome.requested == {EXECUTORS: 5}
+    assert outcome.observed == {EXECUTORS: 3}
+    assert 25 <= outcome.seconds < 60
+    assert "no room for more" in outcome.detail
+    assert actuator.held() == {EXECUTORS: 3}
+
+
+def test_an_executor_that_is_killed_between_decision_and_action(spark, source, counting):
+    hold_executors(spark, 3)
+    actuator = SparkActuator(spark, Settings(), source.state_bins)
+    victim = max(executor_ids(spark), key=int)
+    os.kill(pid_of(spark, victim), signal.SIGKILL)
+    outcome = perform(actuator, 2, counting)
+    assert (outcome.status, outcome.observed) == (Status.DONE, {EXECUTORS: 2})
+    assert victim not in executor_ids(spark)
+    time.sleep(3)
+    assert len(executor_ids(spark)) == 2
+
+
+def test_what_spark_cannot_scale_is_refused(spark):
+    actuator = SparkActuator(spark, Settings())
+    with pytest.raises(ActionFailed, match="count"):
+        actuator.begin(time.time(), Scale({"count": 3}, "a test", ExpectedEffect("none")))
+    with pytest.raises(ActionFailed, match="at least one"):
+        actuator.begin(time.time(), to(0))
+
+
+def pid_of(spark, executor):
+    """The process of one executor of this application."""
+    application = spark.sparkContext.applicationId
+    listed = subprocess.run(
+        ["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True
+    ).stdout
+    (pid,) = [
+        int(line.split(maxsplit=1)[0])
+        for line in listed.splitlines()
+        if f"--executor-id {executor} " in line and f"--app-id {application}" in line
+    ]
+    return pid
