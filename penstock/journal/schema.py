@@ -67,9 +67,24 @@ actions = sa.Table(
     sa.Index("actions_by_decision", "decision_id"),
 )
 
+memories = sa.Table(
+    "memories",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("body", sa.JSON, nullable=False),
+)
+
 Step = Callable[[Connection], None]
 
-STEPS: tuple[Step, ...] = ()
+
+def _add_memories(connection: Connection) -> None:
+    memories.create(connection)
+
+
+STEPS: tuple[Step, ...] = (_add_memories,)
 """The first step brings a journal from version 1 to version 2, and so on; a new one needs no steps."""
 
 

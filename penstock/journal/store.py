@@ -30,7 +30,7 @@ from penstock.journal.records import (
     sameness,
 )
 from penstock.journal.rows import action_from, decision_from, observation_from
-from penstock.journal.schema import actions, decisions, observations
+from penstock.journal.schema import actions, decisions, memories, observations
 from penstock.journal.sqlite import SqliteFile
 
 RETAINED = 10_000
@@ -188,6 +188,21 @@ class Journal:
             conditions.append(observations.c.at >= since)
         query = _latest(sa.select(observations).where(*conditions), observations.c.id, limit)
         return tuple(observation_from(row) for row in self._rows(query))
+
+    def remember(self, now: float, owner: str, kind: str, key: str, body: Plain) -> None:
+        """Keep what was learned under a name that outlives the driver; the same key is written over."""
+        this = sa.and_(memories.c.owner == owner, memories.c.kind == kind, memories.c.key == key)
+        row = {"owner": owner, "kind": kind, "key": key, "at": now, "body": body}
+        with self.database.writing() as connection:
+            connection.execute(sa.delete(memories).where(this))
+            connection.execute(sa.insert(memories).values(row))
+
+    def recall(self, owner: str, kind: str) -> dict[str, Plain]:
+        """Key → what was learned, the oldest first."""
+        mine = sa.select(memories).where(memories.c.owner == owner, memories.c.kind == kind)
+        with self.database.reading() as connection:
+            rows = connection.execute(mine.order_by(memories.c.at)).mappings().all()
+        return {row["key"]: row["body"] for row in rows}
 
     def _actions(
         self, *conditions: sa.ColumnElement[bool], limit: int | None = None

@@ -252,3 +252,13 @@ def test_several_writers_lose_nothing(open_store: Opener):
     journal = open_store()
     assert [len(journal.observations(name)) for name in names] == [15, 15, 15]
     assert [record.count for record in journal.decisions()] == [15, 15, 15]
+
+
+def test_what_was_learned_is_found_by_owner_and_kind_and_the_last_word_counts(journal: Journal):
+    journal.remember(1.0, "words", "costs", "q1", {"seconds": [1.0, 2.0]})
+    journal.remember(2.0, "words", "costs", "q2", {"seconds": []})
+    journal.remember(3.0, "words", "costs", "q1", {"seconds": [3.0]})
+    journal.remember(4.0, "words", "capacity", "q1", {})
+    journal.remember(5.0, "clicks", "costs", "q1", {})
+    assert journal.recall("words", "costs") == {"q2": {"seconds": []}, "q1": {"seconds": [3.0]}}
+    assert journal.recall("nobody", "costs") == {}

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from penstock.errors import JournalUnavailable
-from penstock.journal.schema import migrate, present_version, version_of
+from penstock.journal.schema import STEPS, migrate, present_version, version_of
 from penstock.journal.store import open_journal
 from tests.fakes import a_window
 
@@ -60,13 +60,13 @@ def test_an_older_journal_is_brought_up_step_by_step_and_keeps_its_rows(path: Pa
         taken.append("place")
         connection.exec_driver_sql("ALTER TABLE observations ADD COLUMN place TEXT")
 
-    within(path, lambda connection: migrate(connection, "journal", [add_owner]))
-    within(path, lambda connection: migrate(connection, "journal", [add_owner, add_place]))
-    within(path, lambda connection: migrate(connection, "journal", [add_owner, add_place]))
+    within(path, lambda connection: migrate(connection, "journal", [*STEPS, add_owner]))
+    within(path, lambda connection: migrate(connection, "journal", [*STEPS, add_owner, add_place]))
+    within(path, lambda connection: migrate(connection, "journal", [*STEPS, add_owner, add_place]))
     assert taken == ["owner", "place"]
     rows = sqlite3.connect(path).execute("SELECT at, owner, place FROM observations").fetchall()
     assert rows == [(1.0, "me", None)]
-    assert within(path, lambda connection: version_of(connection, "journal")) == 3
+    assert within(path, lambda connection: version_of(connection, "journal")) == present_version() + 2
 
 
 def test_a_step_that_fails_changes_nothing(path: Path):
@@ -76,8 +76,8 @@ def test_a_step_that_fails_changes_nothing(path: Path):
         raise JournalUnavailable("the disk is full")
 
     with pytest.raises(JournalUnavailable):
-        within(path, lambda connection: migrate(connection, "journal", [fail]))
-    assert within(path, lambda connection: version_of(connection, "journal")) == 1
+        within(path, lambda connection: migrate(connection, "journal", [*STEPS, fail]))
+    assert within(path, lambda connection: version_of(connection, "journal")) == present_version()
 
 
 def test_a_database_of_something_else_is_refused_and_left_alone(path: Path):
@@ -86,3 +86,13 @@ def test_a_database_of_something_else_is_refused_and_left_alone(path: Path):
         open_journal(path)
     tables = within(path, lambda connection: sa.inspect(connection).get_table_names())
     assert tables == ["recipes"]
+
+
+def test_a_journal_of_the_first_version_learns_to_remember_and_keeps_its_rows(path: Path):
+    open_journal(path).observed(1.0, a_window())
+    within(path, lambda connection: connection.exec_driver_sql("DROP TABLE memories"))
+    within(path, lambda connection: connection.exec_driver_sql("UPDATE schema_version SET version = 1"))
+    journal = open_journal(path)
+    journal.remember(2.0, "words", "costs", "q", {"h": 1.0})
+    assert journal.recall("words", "costs") == {"q": {"h": 1.0}}
+    assert len(journal.observations()) == 1
