@@ -5,12 +5,15 @@
 
 Options: `profile` (text, see profiles.py), `partitions` (tasks a batch, default 4), `start` (seconds
 since the epoch at which the profile begins; default: when the query first starts), `maxRecords`
-(after so many in all the source stays silent), `maxRecordsPerBatch` (admission control), `seed`.
+(after so many in all the source stays silent), `maxRecordsPerBatch` (admission control), `seed`,
+`content` (`sentences`, or `numbers` for record numbers alone, which cost next to nothing), `preload`
+and `preloadPerBatch` (so many records are offered before the profile begins, in batches of that size:
+the profile's clock starts when they are read).
 
-Offsets. `{"records": n, "start_ms": t}`: records read in all, and the start of the profile. The
-start travels in the checkpoint, so a query restarted from it continues the same load and finds a
-backlog of what was offered meanwhile. Partitions are cut by record number, and a record's content
-follows from its number, so a batch that is run again reads the same records.
+Offsets. `{"records": n, "start_ms": t}`: records read in all, and the start of the profile (0 while a
+preload lasts). The start travels in the checkpoint, so a query restarted from it continues the same
+load and finds a backlog of what was offered meanwhile. Partitions are cut by record number, and a
+record's content follows from its number, so a batch that is run again reads the same records.
 
 What Spark 4.3 reports of it in the progress JSON of each batch, under `sources[]`:
 - `description`: the JVM wrapper's class and hash, `...PythonMicroBatchStreamWithAdmissionControl@48364695`;
@@ -28,8 +31,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
@@ -40,10 +44,50 @@ from penstock.workloads.profiles import Profile, parse_profile, records_offered
 from penstock.workloads.sentences import sentences
 
 FORMAT = "penstock-load"
-ROWS_PER_ARROW_BATCH = 500
-"""Small enough that a paced operator downstream starts early, large enough to be cheap."""
+PRELOAD_PER_BATCH = 1_000_000
 
 Offset = dict[str, int]
+
+
+class Content(Protocol):
+    """What records hold; a record's content must follow from its number alone."""
+
+    @property
+    def schema(self) -> str:
+        """The columns, as Spark writes them."""
+
+    @property
+    def rows_per_batch(self) -> int:
+        """Records in one Arrow batch."""
+
+    def batch(self, first: int, count: int) -> pa.RecordBatch:
+        """The records first … first+count-1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentences:
+    """The number of the record and a sentence of 20 words."""
+
+    seed: int = 0
+    schema: str = "number bigint, sentence string"
+    rows_per_batch: int = 500
+    """Small enough that a paced operator downstream starts early, large enough to be cheap."""
+
+    def batch(self, first: int, count: int) -> pa.RecordBatch:
+        """Records by number."""
+        return record_batch(first, count, self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The number of the record and nothing else."""
+
+    schema: str = "number bigint"
+    rows_per_batch: int = 50_000
+
+    def batch(self, first: int, count: int) -> pa.RecordBatch:
+        """Records by number."""
+        return pa.RecordBatch.from_arrays([_numbers(first, count)], names=["number"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +100,8 @@ class LoadOptions:
     max_records: int | None
     max_records_per_batch: int | None
     seed: int
+    preload: int
+    preload_per_batch: int
 
     @staticmethod
     def of(options: Mapping[str, str]) -> LoadOptions:
@@ -68,11 +114,14 @@ class LoadOptions:
             max_records=_whole(options, "maxRecords", None, least=0),
             max_records_per_batch=_whole(options, "maxRecordsPerBatch", None, least=1),
             seed=_whole(options, "seed", 0, least=0) or 0,
+            preload=_whole(options, "preload", 0, least=0) or 0,
+            preload_per_batch=_whole(options, "preloadPerBatch", PRELOAD_PER_BATCH, least=1) or 1,
         )
 
     def offered(self, start_ms: int, now: float) -> int:
-        """Records offered until now, bounded by `maxRecords`."""
-        records = records_offered(self.profile, now - start_ms / 1000)
+        """Records offered until now, bounded by `maxRecords`; the preload alone until it is read."""
+        begun = start_ms > 0
+        records = self.preload + (records_offered(self.profile, now - start_ms / 1000) if begun else 0)
         return records if self.max_records is None else min(records, self.max_records)
 
 
@@ -88,14 +137,18 @@ class RecordRange(InputPartition):
 class LoadReader(DataSourceStreamReader):
     """Runs in one Python process beside the driver; `read` runs on the executors."""
 
-    def __init__(self, options: LoadOptions) -> None:
+    def __init__(self, options: LoadOptions, content: Content | None = None) -> None:
         self.options = options
+        self.content = content or Sentences(options.seed)
         self.start_ms: int | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Where a new query begins; the profile starts now unless an option says otherwise."""
+        return {"records": 0, "start_ms": 0 if self.options.preload else self._profile_start()}
+
+    def _profile_start(self) -> int:
         start_ms = self.options.start_ms
-        return {"records": 0, "start_ms": round(time.time() * 1000) if start_ms is None else start_ms}
+        return round(time.time() * 1000) if start_ms is None else start_ms
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The bound on one batch, if one was asked for."""
@@ -105,6 +158,10 @@ class LoadReader(DataSourceStreamReader):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Up to where the next batch reads; the same offset again when nothing new was offered."""
         self.start_ms = start["start_ms"]
+        if self.start_ms == 0 and start["records"] < self.options.preload:
+            end = start["records"] + self.options.preload_per_batch
+            return {"records": min(end, self.options.preload), "start_ms": 0}
+        self.start_ms = self.start_ms or self._profile_start()
         end = max(start["records"], self.options.offered(self.start_ms, time.time()))
         if isinstance(limit, ReadMaxRows):
             end = min(end, start["records"] + limit.max_rows)
@@ -125,13 +182,13 @@ class LoadReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Generate the records of one range as Arrow batches."""
         assert isinstance(partition, RecordRange)
-        for first in range(partition.first, partition.end, ROWS_PER_ARROW_BATCH):
-            count = min(ROWS_PER_ARROW_BATCH, partition.end - first)
-            yield record_batch(first, count, self.options.seed)
+        rows = self.content.rows_per_batch
+        for first in range(partition.first, partition.end, rows):
+            yield self.content.batch(first, min(rows, partition.end - first))
 
 
 class LoadSource(DataSource):
-    """The data source to register; its schema is a record number and a sentence."""
+    """The data source to register; its schema follows from what the records hold."""
 
     @classmethod
     def name(cls) -> str:
@@ -139,12 +196,19 @@ class LoadSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """Number of the record and its text."""
-        return "number bigint, sentence string"
+        """The columns of the content."""
+        return self.content().schema
+
+    def content(self) -> Content:
+        """What the records hold, by the option `content`."""
+        name = self.options.get("content", "sentences")
+        if name not in ("sentences", "numbers"):
+            raise BadInput(f"the option content is {name!r}, not sentences or numbers")
+        return Numbers() if name == "numbers" else Sentences(LoadOptions.of(self.options).seed)
 
     def streamReader(self, schema: StructType) -> LoadReader:  # noqa: N802
         """Make the reader; options are checked here, before the query starts to run."""
-        return LoadReader(LoadOptions.of(self.options))
+        return LoadReader(LoadOptions.of(self.options), self.content())
 
 
 def record_ranges(start: int, end: int, parts: int) -> list[RecordRange]:
@@ -156,9 +220,13 @@ def record_ranges(start: int, end: int, parts: int) -> list[RecordRange]:
 def record_batch(first: int, count: int, seed: int) -> pa.RecordBatch:
     """The records themselves, with the schema that Spark expects."""
     return pa.RecordBatch.from_arrays(
-        [pa.array(range(first, first + count), type=pa.int64()), sentences(first, count, seed)],
+        [_numbers(first, count), sentences(first, count, seed)],
         names=["number", "sentence"],
     )
+
+
+def _numbers(first: int, count: int) -> pa.Array:
+    return pa.array(np.arange(first, first + count, dtype=np.int64))
 
 
 def _whole(options: Mapping[str, str], key: str, default: int | None, least: int) -> int | None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.bench.spark_cluster import HDFS_STATE
+from penstock.workloads.key_count import KeyCount, start_key_count
 from penstock.workloads.sentences import word_counts
 from penstock.workloads.source import FORMAT, LoadSource
 from penstock.workloads.word_count import WordCount, start_word_count
@@ -96,3 +98,22 @@ def test_a_bounded_batch_reports_its_backlog(spark, tmp_path):
     query.stop()
     assert first["latestOffset"]["records"] == 500
     assert rows == [60] * 8 + [20]
+
+
+def test_a_preloaded_key_count_holds_every_key_and_equals_its_reference(spark, tmp_path):
+    load = KeyCount(
+        "constant:2000", keys=3000, bins=2, preload_per_batch=2000, hot_share=0.3, max_records=2500
+    )
+    query = start_key_count(
+        spark, load, str(tmp_path / "checkpoint"), trigger_seconds=1, name="keyed", sink="memory"
+    )
+    wait_for_records(query, 5500)
+    rows = [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+    state = query.lastProgress.stateOperators[0]
+    query.stop()
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", HDFS_STATE)
+    newest = {row["key"]: row["count"] for row in spark.table("keyed").collect()}
+    assert rows[:2] == [2000, 1000]
+    assert state.numRowsTotal == 3000
+    assert "RocksDB" in str(state.customMetrics) or "rocksdb" in str(state.customMetrics)
+    assert newest == load.counts(5500)
