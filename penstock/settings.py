@@ -158,7 +158,8 @@ class Settings(BaseModel):
         ge=0,
         lt=1,
         description="Lower end of the band: nothing is changed while the predicted utilisation at the "
-        "held size lies in [utilisation_low, 1) and the backlog does not grow.",
+        "held size lies in [utilisation_low, 1) and the backlog does not grow. A reduction that makes "
+        "batches hardly longer (slots without tasks) is let through.",
     )
     catch_up: Duration = Field(
         600.0,

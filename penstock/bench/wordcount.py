@@ -55,7 +55,6 @@ SETTINGS: Mapping[str, object] = {
     "activation_intervals": 1,
     "scale_down_delay": "12s",
     "largest_step_down": 1.0,
-    "utilisation_low": 0.75,
     "max_executors": SHAPE.executors,
 }
 

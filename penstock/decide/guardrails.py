@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.history import ManagerState
-from penstock.decide.policy import HELD_UTILISATION, ExpectedEffect, Scale
+from penstock.decide.policy import HELD_UTILISATION, UTILISATION, ExpectedEffect, Scale
 from penstock.decide.verdict import Rejected
 
 
@@ -54,8 +54,16 @@ class Guardrail(Protocol):
         """Pass the change on, limit it, or reject it."""
 
 
+COSTS_NOTHING = 1.05
+"""Batches that get longer by less than this are as good as unchanged: predictions are no better than that."""
+
+
 class UtilisationBand:
-    """No change while the held size would be used within [low, 1) and the backlog does not grow."""
+    """No change while the held size would be used within [low, 1) and the backlog does not grow.
+
+    Utilisation is the share of its period that a batch takes. Slots for which there are no tasks do not
+    shorten a batch, so it says nothing against giving them up: a reduction that costs no time passes.
+    """
 
     name = "utilisation-band"
 
@@ -65,7 +73,7 @@ class UtilisationBand:
 
     def apply(self, scale: Scale, situation: Situation) -> Opinion:
         """Keep units inside the band."""
-        if situation.behind:
+        if situation.behind or self._costs_nothing(scale, situation.held):
             return scale
         predicted = {unit: self._predicted(scale, unit, held) for unit, held in situation.held.items()}
         reason = f"predicted utilisation of what is held is {_shown(predicted)}, within [{self.low:g}, 1)"
@@ -74,6 +82,14 @@ class UtilisationBand:
             return held if self.low <= predicted.get(unit, math.inf) < 1 else wanted
 
         return limit(self.name, scale, situation.held, kept_inside, reason)
+
+    def _costs_nothing(self, scale: Scale, held: Mapping[str, int]) -> bool:
+        """Whether less of the one unit there is would do the same work in the same time."""
+        if len(scale.parallelism) != 1 or grows(scale, held):
+            return False
+        figures = scale.expected.figures
+        after, now = figures.get(UTILISATION, math.inf), figures.get(HELD_UTILISATION, math.nan)
+        return after <= now * COSTS_NOTHING
 
     def _predicted(self, scale: Scale, unit: str, held: int) -> float:
         """The policy's own figure; else from the un-rounded need, which leaves the aimed-at headroom."""

@@ -10,7 +10,9 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
 
 HELD_UTILISATION = "held_utilisation_ratio"
-"""Figure of a proposal: predicted utilisation of the held size (`utilisation_ratio`: of the proposed one)."""
+"""Figure of a proposal: predicted utilisation of the held size."""
+UTILISATION = "utilisation_ratio"
+"""Figure of a proposal: predicted utilisation of the proposed size."""
 
 
 @dataclass(frozen=True, slots=True)

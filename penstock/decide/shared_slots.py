@@ -11,7 +11,7 @@ from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow, QueryWindow
 from penstock.decide.ds2_settings import Ds2Settings
-from penstock.decide.policy import HELD_UTILISATION, ExpectedEffect, Hold, Proposal, Scale
+from penstock.decide.policy import HELD_UTILISATION, UTILISATION, ExpectedEffect, Hold, Proposal, Scale
 from penstock.decide.slot_sizing import QuerySizing, demand_of, size_query
 
 QUERIES_KEPT = 64
@@ -159,7 +159,7 @@ def _figures(needs: Sequence[_Need], total: int, size: int, held: int) -> dict[s
     return {
         "slots_needed": float(total),
         "batch_seconds": seconds[busiest],
-        "utilisation_ratio": shares[busiest],
+        UTILISATION: shares[busiest],
         HELD_UTILISATION: max(batch / sizing.period_seconds for batch, sizing in now),
         "offered_per_second": sum(sizing.demand.offered_per_second for sizing in sized),
         "backlog_records": sum(sizing.demand.backlog_records for sizing in sized),

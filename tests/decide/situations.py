@@ -13,7 +13,7 @@ from penstock.dataflow.window import EXECUTORS, ApplicationWindow, Execution, Qu
 from penstock.decide.guardrails import Situation
 from penstock.decide.history import Decision, ManagerState
 from penstock.decide.outcome import Outcome, Status
-from penstock.decide.policy import HELD_UTILISATION, ExpectedEffect, Hold, Scale
+from penstock.decide.policy import HELD_UTILISATION, UTILISATION, ExpectedEffect, Hold, Scale
 
 INTERVAL = 10.0
 GRAPH = LogicalGraph(["read", "map", Operator("write", scalable=False)], [("read", "map"), ("map", "write")])
@@ -45,10 +45,13 @@ def scale(
     size: int | Mapping[str, int],
     *,
     utilisation: float | None = None,
+    then: float | None = None,
     exact: Mapping[str, float] | None = None,
 ) -> Scale:
+    """`utilisation` is predicted for the held size, `then` for the proposed one."""
     sizes = {EXECUTORS: size} if isinstance(size, int) else size
-    figures = {} if utilisation is None else {HELD_UTILISATION: utilisation}
+    told = {HELD_UTILISATION: utilisation, UTILISATION: then}
+    figures = {name: ratio for name, ratio in told.items() if ratio is not None}
     return Scale(sizes, "the load asks for it", ExpectedEffect("it keeps up", figures), exact or {})
 
 

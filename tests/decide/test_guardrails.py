@@ -60,6 +60,22 @@ def test_band_reads_the_unrounded_need_where_there_is_no_figure():
     assert size_of(BAND.apply(scale(6, exact={EXECUTORS: 5.2}), situation(4))) == 6
 
 
+@pytest.mark.parametrize(
+    ("proposed", "now", "then", "left"),
+    [
+        (3, 0.7, 0.7, 3),
+        (3, 0.7, 0.73, 3),
+        (3, 0.7, 0.65, 3),
+        (3, 0.7, 0.74, "utilisation-band"),
+        (3, 0.7, float("nan"), "utilisation-band"),
+        (5, 0.7, 0.7, "utilisation-band"),
+    ],
+)
+def test_band_lets_go_of_what_shortens_no_batch(proposed, now, then, left):
+    # slots without tasks: the batch takes its 0.7 of the period with and without them
+    assert size_of(BAND.apply(scale(proposed, utilisation=now, then=then), situation(4))) == left
+
+
 def test_band_works_unit_by_unit():
     change = scale({"map": 5, "write": 1}, exact={"map": 4.2, "write": 0.5})
     opinion = BAND.apply(change, situation({"map": 4, "write": 4}))
