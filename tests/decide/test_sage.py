@@ -1,0 +1,374 @@
+"""Every rule of Sage: fires, does not fire, held back by a higher priority, an action in flight, a pin."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import EXECUTORS
+from penstock.decide.policy import Hold, Resize, Scale
+from penstock.decide.sage import NO_NEED, PINNED, SERVICE, VETOED, changed, decide, learned, propose_size
+from penstock.decide.sage_metrics import (
+    HeldSize,
+    Overrides,
+    Parameter,
+    Rule,
+    Sizing,
+    SizingInput,
+    Symptom,
+    TooSmall,
+)
+from penstock.decide.sage_settings import SageSettings
+from penstock.errors import BadMetrics, BadSettings
+from tests.decide.sizing import A_SIZE, GIB, MIB, Recorder
+
+SETTINGS = SageSettings()
+WIDE_CPU = replace(A_SIZE, cores=8, task_cpus=2)
+
+CASES: dict[Rule, tuple[HeldSize, dict[str, object], HeldSize]] = {
+    Rule.HEAP_UP: (A_SIZE, {"heap_used_bytes": 5.5 * GIB}, replace(A_SIZE, heap_bytes=9 * GIB)),
+    Rule.MEMORY_UP: (
+        A_SIZE,
+        {"memory_used_bytes": 6.9 * GIB},
+        replace(A_SIZE, overhead_bytes=1690 * MIB),
+    ),
+    Rule.CPU_UP: (A_SIZE, {"cpu_used_cores": 3.9}, replace(A_SIZE, cores=8, task_cpus=2)),
+    Rule.PARALLELISM_UP: (
+        A_SIZE,
+        {"backlog_records": [1000.0 * n for n in range(1, 41)], "needed_parallelism": 7.0},
+        replace(A_SIZE, parallelism=7),
+    ),
+    Rule.PARALLELISM_DOWN: (
+        replace(A_SIZE, parallelism=9),
+        {"needed_parallelism": [4.0, 6.0] * 20},
+        replace(A_SIZE, parallelism=6),
+    ),
+    Rule.HEAP_DOWN: (replace(A_SIZE, heap_bytes=12 * GIB), {}, replace(A_SIZE, heap_bytes=5940 * MIB)),
+    Rule.MEMORY_DOWN: (
+        replace(A_SIZE, overhead_bytes=4 * GIB),
+        {},
+        replace(A_SIZE, overhead_bytes=1093 * MIB),
+    ),
+    Rule.CPU_DOWN: (replace(A_SIZE, cores=12, task_cpus=3), {}, replace(A_SIZE, cores=4, task_cpus=1)),
+}
+"""Rule → what is held, what is measured all the time, what is held after the one decision."""
+
+
+def a_round(rule: Rule, **changes: object) -> SizingInput:
+    held, metrics, _ = CASES[rule]
+    clock = Recorder()
+    now = clock.run(40, **metrics)
+    return SizingInput(**{"now": now, "history": clock.history, "held": held, **changes})
+
+
+def fired(given: SizingInput) -> Rule:
+    decision = decide(given, SETTINGS).decision
+    return decision.rule if decision else Rule.NONE
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_fires_and_goes_straight_to_its_size(rule: Rule):
+    decision = decide(a_round(rule), SETTINGS).decision
+    assert decision is not None and decision.rule is rule
+    assert decision.after == CASES[rule][2]
+
+
+def test_nothing_fires_at_a_size_that_is_right():
+    clock = Recorder()
+    given = SizingInput(clock.run(40), clock.history, A_SIZE)
+    assert decide(given, SETTINGS).decision is None
+    assert propose_size(given, SETTINGS) == Hold("no rule asks for a change")
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_waits_until_its_window_is_full(rule: Rule):
+    """The clock steps sample by sample: the decision comes with the first sample that fills the window."""
+    held, metrics, _ = CASES[rule]
+    least = SETTINGS.least_up_samples if rule <= Rule.PARALLELISM_UP else SETTINGS.least_down_samples
+    clock = Recorder()
+    constant = {k: v for k, v in metrics.items() if isinstance(v, float)}
+    rising = {k: v for k, v in metrics.items() if not isinstance(v, float)}
+    for sample in range(1, least + 1):
+        now = clock.run(1, **constant, **{k: v[sample - 1] for k, v in rising.items()})
+        round_ = decide(SizingInput(now, clock.history, held), SETTINGS)
+        assert (round_.decision is not None and round_.decision.rule is rule) == (sample == least), sample
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_samples_from_before_the_last_action_count_for_nothing(rule: Rule):
+    given = a_round(rule)
+    assert fired(replace(given, fresh_after=given.now - 15.0)) is Rule.NONE
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_an_application_that_fell_silent_is_not_judged_by_old_samples(rule: Rule):
+    given = a_round(rule)
+    assert decide(replace(given, now=given.now + 3600.0), SETTINGS).awaiting
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_no_rule_is_applied_while_an_action_is_in_flight(rule: Rule):
+    outcome = decide(a_round(rule, action_in_flight=True), SETTINGS)
+    assert outcome.decision is None and "in flight" in outcome.awaiting
+    assert isinstance(propose_size(a_round(rule, action_in_flight=True), SETTINGS), NotReady)
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_pin_keeps_the_parameter(rule: Rule):
+    held, _, after = CASES[rule]
+    pinned = Overrides(pinned=frozenset({changed(held, after)}))
+    outcome = decide(a_round(rule, overrides=pinned), SETTINGS)
+    assert outcome.decision is None
+    assert outcome.held_back[0] == (rule, PINNED)
+    assert "pinned" in propose_size(a_round(rule, overrides=pinned), SETTINGS).reason
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_veto_silences_the_rule(rule: Rule):
+    vetoed = Overrides(vetoed=frozenset({rule}))
+    outcome = decide(a_round(rule, overrides=vetoed), SETTINGS)
+    assert (outcome.decision, outcome.held_back[0]) == (None, (rule, VETOED))
+
+
+HIGHER = {
+    Rule.MEMORY_UP: {"heap_used_bytes": 5.5 * GIB},
+    Rule.CPU_UP: {"memory_used_bytes": 6.9 * GIB},
+    Rule.PARALLELISM_UP: {"cpu_used_cores": 3.9},
+    Rule.PARALLELISM_DOWN: {"gc_seconds": 2.0},
+    Rule.HEAP_DOWN: {"memory_kill_count": 1.0},
+    Rule.MEMORY_DOWN: {"heap_committed_bytes": 4.0 * GIB},
+    Rule.CPU_DOWN: {"needed_parallelism": 2.0},
+}
+
+
+@pytest.mark.parametrize("rule", HIGHER)
+def test_a_higher_priority_goes_first_and_alone(rule: Rule):
+    held, metrics, _ = CASES[rule]
+    clock = Recorder()
+    now = clock.run(40, **{**metrics, **HIGHER[rule]})
+    decision = decide(SizingInput(now, clock.history, held), SETTINGS).decision
+    assert decision is not None and decision.rule < rule
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_force_decides_without_a_symptom_where_there_is_an_amount(rule: Rule):
+    clock = Recorder()
+    now = clock.run(40, needed_parallelism=[6.0] * 40)
+    held = {Rule.PARALLELISM_UP: A_SIZE}.get(rule, CASES[rule][0])
+    forced = Overrides(forced=rule, by="ops", vetoed=frozenset({rule}))
+    given = SizingInput(now, clock.history, held, overrides=forced)
+    answer = propose_size(given, SETTINGS)
+    assert isinstance(answer, Scale | Resize) and answer.reason.startswith(f"P{int(rule)} ")
+    assert "forced by ops" in answer.reason
+
+
+def test_a_pin_outranks_a_force():
+    forced = Overrides(forced=Rule.HEAP_UP, pinned=frozenset({Parameter.HEAP}))
+    assert decide(a_round(Rule.CPU_UP, overrides=forced), SETTINGS).decision is None
+
+
+def test_a_scale_up_that_is_held_back_forbids_scale_downs():
+    clock = Recorder()
+    now = clock.run(40, cpu_used_cores=7.9, needed_parallelism=2.0)
+    held = replace(A_SIZE, parallelism=8, cores=8, task_cpus=2)
+    given = SizingInput(now, clock.history, held)
+    assert fired(replace(given, overrides=Overrides(vetoed=frozenset({Rule.CPU_UP})))) is Rule.NONE
+
+
+class TestHeap:
+    @pytest.mark.parametrize(
+        ("metrics", "symptom"),
+        [
+            ({"out_of_memory_count": [0.0] * 39 + [1.0]}, Symptom.OUT_OF_MEMORY),
+            ({"gc_seconds": 1.5}, Symptom.GC_TIME),
+            ({"gc_count": 25.0}, Symptom.GC_COUNT),
+        ],
+    )
+    def test_any_of_its_bounds_asks_for_more(self, metrics: dict[str, object], symptom: Symptom):
+        clock = Recorder()
+        decision = decide(SizingInput(clock.run(40, **metrics), clock.history, A_SIZE), SETTINGS).decision
+        assert decision is not None
+        assert (decision.rule, decision.symptom, decision.after.heap_bytes) == (
+            Rule.HEAP_UP,
+            symptom,
+            9 * GIB,
+        )
+
+    def test_a_saw_tooth_that_falls_after_each_collection_is_no_pressure(self):
+        clock = Recorder()
+        now = clock.run(40, heap_used_bytes=[5.9 * GIB, 2.0 * GIB] * 20)
+        assert fired(SizingInput(now, clock.history, A_SIZE)) is Rule.NONE
+
+    def test_spill_first_raises_the_share_then_the_heap(self):
+        clock = Recorder()
+        given = SizingInput(clock.run(40, spilled_bytes=5e8), clock.history, A_SIZE)
+        answer = propose_size(given, SETTINGS)
+        assert isinstance(answer, Resize) and answer.settings == {"spark.memory.fraction": "0.7"}
+        full = propose_size(replace(given, held=replace(A_SIZE, memory_fraction=0.8)), SETTINGS)
+        assert isinstance(full, Resize) and full.settings == {"spark.executor.memory": "9216m"}
+
+    def test_the_driver_is_sized_too(self):
+        clock = Recorder()
+        given = SizingInput(clock.run(40, driver_heap_used_bytes=1.9 * GIB), clock.history, A_SIZE)
+        answer = propose_size(given, SETTINGS)
+        assert isinstance(answer, Resize) and answer.settings == {"spark.driver.memory": "3072m"}
+
+    def test_a_pinned_heap_does_not_keep_the_driver_from_growing(self):
+        clock = Recorder()
+        now = clock.run(40, driver_heap_used_bytes=1.9 * GIB, heap_used_bytes=5.5 * GIB)
+        pinned = Overrides(pinned=frozenset({Parameter.HEAP}))
+        decision = decide(SizingInput(now, clock.history, A_SIZE, overrides=pinned), SETTINGS).decision
+        assert decision is not None and decision.symptom is Symptom.DRIVER_HEAP_USED
+
+    def test_the_heap_is_never_shrunk_below_what_is_committed_nor_after_spill(self):
+        held = replace(A_SIZE, heap_bytes=12 * GIB)
+        clock = Recorder()
+        now = clock.run(40, spilled_bytes=[0.0] * 15 + [1.0] + [0.0] * 24)
+        assert fired(SizingInput(now, clock.history, held)) is Rule.NONE
+
+
+class TestMemory:
+    def test_a_kill_asks_for_more_whatever_was_measured(self):
+        clock = Recorder()
+        now = clock.run(40, memory_used_bytes=math.nan, memory_kill_count=[0.0] * 39 + [1.0])
+        decision = decide(SizingInput(now, clock.history, A_SIZE), SETTINGS).decision
+        assert decision is not None and decision.symptom is Symptom.MEMORY_KILL
+
+    def test_a_full_heap_alone_is_not_a_full_container(self):
+        clock = Recorder()
+        now = clock.run(40, heap_committed_bytes=6.0 * GIB, memory_used_bytes=6.8 * GIB)
+        assert fired(SizingInput(now, clock.history, A_SIZE)) is Rule.NONE
+
+    def test_untouched_pages_of_the_heap_do_not_hide_what_is_beside_it(self):
+        """Resident 4.0 GiB below 5.8 committed, 3.6 used: 0.4 may be beside the heap, 0.534 with headroom."""
+        clock = Recorder()
+        now = clock.run(40, memory_used_bytes=4.0 * GIB)
+        held = replace(A_SIZE, overhead_bytes=4 * GIB)
+        decision = decide(SizingInput(now, clock.history, held), SETTINGS).decision
+        assert decision is not None and decision.after.overhead_bytes == 547 * MIB
+
+    def test_no_scale_down_in_a_window_with_a_kill(self):
+        clock = Recorder()
+        now = clock.run(40, memory_kill_count=[0.0] * 20 + [1.0] + [0.0] * 19)
+        assert fired(SizingInput(now, clock.history, replace(A_SIZE, overhead_bytes=4 * GIB))) is Rule.NONE
+
+
+class TestParallelism:
+    def test_one_step_back_is_no_monotonic_growth(self):
+        clock = Recorder()
+        backlog = [1000.0 * n for n in range(1, 41)]
+        backlog[-2] = backlog[-3]
+        now = clock.run(40, backlog_records=backlog, needed_parallelism=7.0)
+        assert fired(SizingInput(now, clock.history, A_SIZE)) is Rule.NONE
+
+    def test_growth_that_follows_a_service_is_not_scaled_and_says_so(self):
+        given = a_round(Rule.PARALLELISM_UP, service_correlation=0.9)
+        outcome = decide(given, SETTINGS)
+        assert (outcome.decision, outcome.held_back) == (None, ((Rule.PARALLELISM_UP, SERVICE),))
+        assert "remote service" in propose_size(given, SETTINGS).reason
+        assert fired(replace(given, service_correlation=0.3)) is Rule.PARALLELISM_UP
+
+    def test_growth_without_a_need_is_told_and_forbids_scale_downs(self):
+        clock = Recorder()
+        now = clock.run(40, backlog_records=[1000.0 * n for n in range(1, 41)], needed_parallelism=4.0)
+        outcome = decide(SizingInput(now, clock.history, replace(A_SIZE, heap_bytes=12 * GIB)), SETTINGS)
+        assert (outcome.decision, outcome.held_back) == (None, ((Rule.PARALLELISM_UP, NO_NEED),))
+
+    def test_an_unknown_need_changes_nothing(self):
+        clock = Recorder()
+        now = clock.run(40, needed_parallelism=[2.0] * 20 + [math.nan] + [2.0] * 19)
+        assert fired(SizingInput(now, clock.history, A_SIZE)) is Rule.NONE
+
+    def test_it_is_a_scale_with_the_reason(self):
+        answer = propose_size(a_round(Rule.PARALLELISM_UP), SETTINGS)
+        assert isinstance(answer, Scale) and answer.parallelism == {EXECUTORS: 7}
+        assert "the backlog grew in every sample" in answer.reason and "4 → 7" in answer.reason
+
+
+def test_what_was_too_small_once_is_not_tried_again():
+    up = decide(a_round(Rule.HEAP_UP), SETTINGS).decision
+    assert up is not None
+    known = learned(TooSmall(), A_SIZE, up)
+    assert known == TooSmall(heap_bytes=6 * GIB)
+    clock = Recorder()
+    given = SizingInput(clock.run(40), clock.history, up.after)
+    assert fired(given) is Rule.HEAP_DOWN
+    assert fired(replace(given, too_small=known)) is Rule.NONE
+
+
+def test_resizes_name_sparks_keys():
+    expected = {
+        Rule.HEAP_UP: {"spark.executor.memory": "9216m"},
+        Rule.MEMORY_UP: {"spark.executor.memoryOverhead": "1690m"},
+        Rule.CPU_UP: {"spark.executor.cores": "8", "spark.task.cpus": "2"},
+        Rule.HEAP_DOWN: {"spark.executor.memory": "5940m"},
+    }
+    for rule, settings in expected.items():
+        answer = propose_size(a_round(rule), SETTINGS)
+        assert isinstance(answer, Resize) and answer.settings == settings
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(BadMetrics, match="no application"):
+        HeldSize(0, GIB, GIB)
+    with pytest.raises(BadMetrics, match="order"):
+        replace(Recorder().history, **{c: np.zeros(2) for c in ("at", *_columns())})
+    with pytest.raises(BadSettings, match="overhead_target"):
+        SageSettings(overhead_target=0.95)
+
+
+def _columns() -> list[str]:
+    from penstock.decide.sage_metrics import METRICS
+
+    return list(METRICS)
+
+
+sizes = st.builds(
+    HeldSize,
+    st.integers(1, 50),
+    st.floats(0.5 * GIB, 64 * GIB),
+    st.floats(0.0, 16 * GIB),
+    st.sampled_from([0.4, 0.6, 0.8]),
+    st.just(8),
+    st.sampled_from([1, 2, 4]),
+    st.floats(0.5 * GIB, 8 * GIB),
+)
+
+
+@given(
+    held=sizes,
+    used=st.floats(0.1, 1.0),
+    committed=st.floats(0.1, 1.0),
+    beside=st.floats(0.0, 8.0),
+    cpu=st.floats(0.1, 8.0),
+    needed=st.integers(1, 60),
+)
+def test_a_scale_down_never_calls_for_its_own_remedy(
+    held: HeldSize, used: float, committed: float, beside: float, cpu: float, needed: int
+):
+    """Decide, apply, decide again on the same metrics: the second decision undoes nothing of the first."""
+    clock = Recorder()
+    heap = held.heap_bytes * max(used, committed)
+    metrics = {
+        "heap_used_bytes": held.heap_bytes * used,
+        "heap_committed_bytes": heap,
+        "memory_used_bytes": heap + beside * GIB,
+        "cpu_used_cores": cpu,
+        "needed_parallelism": float(needed),
+    }
+    now = clock.run(40, **metrics)
+    first = decide(SizingInput(now, clock.history, held), SETTINGS).decision
+    if first is None or first.rule <= Rule.PARALLELISM_UP:
+        return
+    second = decide(SizingInput(now, clock.history, first.after), SETTINGS).decision
+    assert second is None or second.rule > first.rule or not _undoes(first, second, held)
+
+
+def _undoes(first: Sizing, second: Sizing, held: HeldSize) -> bool:
+    return changed(held, first.after) is changed(first.after, second.after)
