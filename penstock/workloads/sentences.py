@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from penstock.workloads.draws import draws
+
 WORDS_PER_SENTENCE = 20
 VOCABULARY = 1000
 """Distinct words: enough to spread over all partitions, few enough to keep the state small."""
@@ -32,13 +34,9 @@ def vocabulary() -> tuple[str, ...]:
 
 
 def word_numbers(first: int, count: int, seed: int) -> NDArray[np.int64]:
-    """The words of records first … first+count-1, 20 to a record, by a counter-based hash (splitmix64)."""
+    """The words of records first … first+count-1, 20 to a record."""
     position = np.arange(first * WORDS_PER_SENTENCE, (first + count) * WORDS_PER_SENTENCE, dtype=np.uint64)
-    mixed = position + np.uint64((seed * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) % 2**64)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-    return (mixed % np.uint64(VOCABULARY)).astype(np.int64)
+    return (draws(position, seed) % np.uint64(VOCABULARY)).astype(np.int64)
 
 
 def sentences(first: int, count: int, seed: int) -> pa.Array:
