@@ -230,6 +230,12 @@ class Settings(BaseModel):
         le=1_000_000,
         description="The most tasks of one stage that are read from Spark for one batch.",
     )
+    critical_path: Literal["veto", "show", "off"] = Field(
+        "veto",
+        description="`show` analyses finished batches for what was on their critical path and shows it; "
+        "`veto` also rejects growth that could not shorten a batch, because the driver or a single task "
+        "holds it up; `off` does neither.",
+    )
 
     @model_validator(mode="after")
     def _check_together(self) -> Settings:
@@ -262,6 +268,7 @@ class Settings(BaseModel):
             min_executors=self.min_executors,
             max_executors=self.max_executors,
             largest_step_down=self.largest_step_down,
+            critical_path_veto=self.critical_path == "veto",
         )
 
     def ds2(self) -> Ds2Settings:

@@ -110,7 +110,7 @@ def test_two_spellings_of_one_spark_key_must_agree():
 def test_every_setting_can_be_given_in_every_place(yaml_file):
     for name in Settings.model_fields:
         value = {"policy": "x", "mode": "observe", "activation_statistic": "maximum"}.get(name, "1")
-        value = {"utilisation_low": "0.5"}.get(name, value)
+        value = {"utilisation_low": "0.5", "critical_path": "show"}.get(name, value)
         assert getattr(loaded({environment_name(name): value}), name) == getattr(
             loaded(spark_conf={spark_key(name): value}), name
         )

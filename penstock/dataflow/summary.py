@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
+from penstock.dataflow.critical import plain_critical
 from penstock.dataflow.window import ApplicationWindow, QueryWindow
 
 
@@ -21,6 +22,7 @@ class QuerySummary:
     period_seconds: float | None = None
     latency_seconds: float | None = None
     timeline_seconds: Mapping[str, float] = field(default_factory=dict)
+    critical: Mapping[str, object] = field(default_factory=dict)
 
 
 def summarise(query: QueryWindow) -> QuerySummary:
@@ -37,6 +39,7 @@ def summarise(query: QueryWindow) -> QuerySummary:
         period_seconds=query.period_seconds,
         latency_seconds=query.latency_seconds,
         timeline_seconds=dict(query.timeline_seconds),
+        critical=plain_critical(query.critical[-1]) if query.critical else {},
     )
 
 

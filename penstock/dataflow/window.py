@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from penstock.dataflow.batches import BatchExecution
+from penstock.dataflow.critical import CriticalWindow
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import MetricWindow
 
@@ -55,6 +56,7 @@ class QueryWindow:
     `period_seconds` is the trigger interval, None when batches follow each other at once.
     `latency_seconds` is the end-to-end latency seen (waiting in the source plus processing), when known.
     `timeline_seconds` says where the newest batch spent its time, phase by phase, until the next trigger.
+    `critical` tells what was on the critical path of the batches last analysed, oldest first.
     """
 
     query_id: str
@@ -66,6 +68,7 @@ class QueryWindow:
     period_seconds: float | None = None
     latency_seconds: float | None = None
     timeline_seconds: Mapping[str, float] = field(default_factory=dict)
+    critical: tuple[CriticalWindow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.activation import as_change, as_scale, combined_need
 from penstock.decide.corrections import Judgement, back, corrected_for_missed_costs, judged
+from penstock.decide.critical import UselessGrowth
 from penstock.decide.guardrails import (
     Bounds,
     Guardrail,
@@ -64,6 +65,7 @@ class ScalingManager:
             KeepUpFirst(),
             NotAgain(),
             SmallGains(settings.small_gain_limit),
+            *([UselessGrowth()] if settings.critical_path_veto else []),
             ScaleDownDelay(settings.scale_down_delay),
             MinorChanges(settings.ignore_changes_below),
             LargestStepDown(settings.largest_step_down),

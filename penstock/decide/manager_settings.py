@@ -36,3 +36,4 @@ class ManagerSettings:
     min_executors: int = 1
     max_executors: int = 64
     largest_step_down: float = 0.5
+    critical_path_veto: bool = True

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from penstock.diagnose.application_log import SUCCEEDED, ApplicationLog
+from penstock.diagnose.application_log import SUCCEEDED, ApplicationLog, StageKey
 from penstock.diagnose.driver_timeline import DRIVER
 from penstock.diagnose.operators import operator_names
 from penstock.diagnose.summary import Summary
@@ -19,6 +20,8 @@ SKEW_RATIO = 2.0
 LONGER = 1.25
 SMALL_SHARE = 0.05
 LITTLE_TASK_TIME = 0.3
+
+Names = Mapping[StageKey, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +163,26 @@ def cause_shares(summary: Summary) -> dict[str, float]:
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
-def findings(summary: Summary, log: ApplicationLog | None = None) -> list[Finding]:
-    """What matters on the critical path, most important first."""
+def task_share(summary: Summary) -> float:
+    """What tasks have of the critical path; the rest is the driver's, and no slot shortens it."""
+    return sum(share for key, share in cause_shares(summary).items() if CAUSES[key].is_task_time)
+
+
+def findings(
+    summary: Summary, log: ApplicationLog | None = None, names: Names | None = None
+) -> list[Finding]:
+    """What matters on the critical path, most important first; `names` tells the log's operators."""
+    if log is not None and names is None:
+        names = operator_names(log)
     found = [
         Finding(key, share, f"{share:.0%} of the critical path is {CAUSES[key].noun}.", CAUSES[key].advice)
         for key, share in cause_shares(summary).items()
         if share >= SMALL_SHARE
     ]
-    return [_detailed(finding, summary, log) if finding.cause == "run" else finding for finding in found]
+    return [
+        _detailed(finding, summary, log, names or {}) if finding.cause == "run" else finding
+        for finding in found
+    ]
 
 
 def with_gains(found: list[Finding], summary: Summary, replayed: WhatIf | None) -> list[Finding]:
@@ -195,7 +210,7 @@ def plain_answer(found: list[Finding]) -> str:
     return answer
 
 
-def _detailed(finding: Finding, summary: Summary, log: ApplicationLog | None) -> Finding:
+def _detailed(finding: Finding, summary: Summary, log: ApplicationLog | None, names: Names) -> Finding:
     """Names the operator behind the run of tasks, and its straggler if it has one."""
     by_operator: dict[str, float] = {}
     for work, share in summary.work.items():
@@ -205,9 +220,9 @@ def _detailed(finding: Finding, summary: Summary, log: ApplicationLog | None) ->
         return finding
     operator = max(by_operator, key=lambda name: by_operator[name])
     sentence = f"{finding.sentence} Most of it ({by_operator[operator]:.0%}) is {operator}."
-    straggler = find_straggler(log, operator) if log else None
+    straggler = find_straggler(log, operator, names) if log else None
     if straggler is None:
-        return Finding(finding.cause, finding.share, sentence, _scaling_advice(operator, log))
+        return Finding(finding.cause, finding.share, sentence, _scaling_advice(operator, log, names))
     sentence += (
         f" Its longest task, partition {straggler.partition} on executor {straggler.executor}, takes "
         f"{straggler.seconds:.1f} s, {straggler.ratio:.1f} times the median."
@@ -221,11 +236,12 @@ def _detailed(finding: Finding, summary: Summary, log: ApplicationLog | None) ->
     return Finding(finding.cause, finding.share, sentence, advice)
 
 
-def find_straggler(log: ApplicationLog, operator: str) -> Straggler | None:
+def find_straggler(log: ApplicationLog, operator: str, names: Names | None = None) -> Straggler | None:
     """The worst straggler among the stages of an operator."""
+    names = operator_names(log) if names is None else names
     tasks = log.tasks
     worst: Straggler | None = None
-    for (stage, attempt), name in operator_names(log).items():
+    for (stage, attempt), name in names.items():
         rows = np.nonzero((tasks["stage"] == stage) & (tasks["attempt"] == attempt)
                           & (tasks["outcome"] == SUCCEEDED))[0] if name == operator else ()  # fmt: skip
         if len(rows) < 2:
@@ -243,12 +259,12 @@ def find_straggler(log: ApplicationLog, operator: str) -> Straggler | None:
     return worst
 
 
-def _scaling_advice(operator: str, log: ApplicationLog | None) -> str:
+def _scaling_advice(operator: str, log: ApplicationLog | None, names: Names) -> str:
     """More slots where the operator's tasks queue for them, more partitions where slots stand idle."""
     if log is None:
         return CAUSES["run"].advice
     slots = sum(executor.cores for executor in log.executors.values())
-    counts = [log.stages[key].tasks for key, name in operator_names(log).items() if name == operator]
+    counts = [log.stages[key].tasks for key, name in names.items() if name == operator]
     tasks = max(counts, default=0)
     if slots and tasks > slots:
         return f"Its {tasks} tasks share {slots} slots: more executors would shorten it."

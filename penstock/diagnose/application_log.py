@@ -20,6 +20,7 @@ TASK_COLUMNS = (
     "getting_result",
     "deserialise",
     "run",
+    "cpu",
     "gc",
     "fetch_wait",
     "shuffle_write",

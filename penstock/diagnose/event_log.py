@@ -278,6 +278,7 @@ def _lengths(metrics: Fields) -> dict[str, int]:
     return {
         "deserialise": int(metrics.get("Executor Deserialize Time", 0)),
         "run": int(metrics.get("Executor Run Time", 0)),
+        "cpu": int(metrics.get("Executor CPU Time", 0)) // 1_000_000,
         "gc": int(metrics.get("JVM GC Time", 0)),
         "result_serialise": int(metrics.get("Result Serialization Time", 0)),
         "fetch_wait": int(read.get("Fetch Wait Time", 0)),

@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.diagnose.activity_graph import GAP_THRESHOLD_US, ActivityGraph, activity_graph
 from penstock.diagnose.participation import Window, windows
-from penstock.diagnose.trace import EVENT_COLUMNS, Codes, Indices, Kind, Trace
+from penstock.diagnose.trace import EVENT_COLUMNS, Activity, Codes, Indices, Kind, Trace
 from penstock.diagnose.trace_files import write_trace
 
 _START, _END = int(Kind.START), int(Kind.END)
@@ -67,8 +67,12 @@ def _at_start(graph: ActivityGraph, window: Window, inside: Codes) -> Iterator[R
         if after < 0:
             continue
         kind, work = int(graph.edge_activity[after]), int(graph.edge_work[after])
-        yield (-2.0, start, worker, Kind.START, kind, 0, -1, work)
         closes_itself = inside[before] or trace.kind[after] == Kind.END
+        awaited = kind == Activity.WAITING and not closes_itself and after < window.high
+        if awaited and trace.time_us[after] > start:
+            # An event that ends a wait of its own begins no path: marks on the border would begin one.
+            continue
+        yield (-2.0, start, worker, Kind.START, kind, 0, -1, work)
         if not closes_itself and after < window.high:
             yield (after - window.low - 0.5, int(trace.time_us[after]), worker, Kind.END, kind, 0, -1, work)
     sources = graph.source[window.low : window.high]
@@ -88,7 +92,9 @@ def _at_end(graph: ActivityGraph, window: Window, inside: Codes) -> Iterator[Row
         if after < 0:
             continue
         kind, work = int(graph.edge_activity[after]), int(graph.edge_work[after])
-        if not inside[last] and last >= window.low:
+        # A send that is waited behind goes on with its message alone: a mark behind it would be another end.
+        sent = kind == Activity.WAITING and trace.kind[last] == Kind.SEND
+        if not inside[last] and last >= window.low and not sent:
             yield (last - window.low + 0.25, int(trace.time_us[last]), worker, Kind.START, kind, 0, -1, work)
         yield (behind + 1, end, worker, Kind.END, kind, 0, -1, work)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.diagnose.application_log import ApplicationLog, Column
+from penstock.diagnose.application_log import ApplicationLog, Column, StageKey
 from penstock.diagnose.driver_timeline import DRIVER, DriverTimeline, driver_timeline
 from penstock.diagnose.operators import operator_names
 from penstock.diagnose.slot_timeline import FETCH, PHASES, SlotTimelines, slot_timelines
@@ -62,19 +63,22 @@ class _Events:
         return Trace(**ordered, workers=workers, works=tuple(self.works))
 
 
-def trace_of_log(log: ApplicationLog) -> LogTrace:
-    """The trace of an application, with the rules of the timelines and every message between them."""
-    operators = operator_names(log)
+def trace_of_log(log: ApplicationLog, names: Mapping[StageKey, str] | None = None) -> LogTrace:
+    """The trace of an application, with the rules of the timelines and every message between them.
+
+    Operators are named by the plan nodes of their stages, unless `names` tells other names.
+    """
+    operators = operator_names(log) if names is None else dict(names)
     driver = driver_timeline(log, operators)
     slots = slot_timelines(log, driver)
     keys = zip(log.tasks["stage"].tolist(), log.tasks["attempt"].tolist(), strict=True)
-    names = [operators.get(key, f"stage {key[0]}") for key in keys]
+    task_names = [operators.get(key, f"stage {key[0]}") for key in keys]
     events = _Events()
     _driver_events(events, driver)
     _control_messages(events, log, driver, slots)
-    _phases(events, slots, names)
+    _phases(events, slots, task_names)
     servers = tuple(f"executor {name} shuffle" for name in log.tasks.executors)
-    _data_messages(events, log, slots, names)
+    _data_messages(events, log, slots, task_names)
     trace = events.trace((DRIVER, *slots.slots, *servers))
     return LogTrace(trace, dict(log.warnings) | slots.warnings)
 

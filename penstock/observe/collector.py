@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from penstock.dataflow.batches import BatchExecution
+from penstock.dataflow.critical import CriticalWindow
 from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.dataflow.metrics import InstanceMetrics, MetricWindow
 from penstock.dataflow.window import QueryWindow, SourceRate
@@ -18,6 +19,7 @@ from penstock.observe.stages import OperatorOutline, TaskTable
 from penstock.observe.tracking import SourceTrack, Waiting
 
 _BATCHES_KEPT = 64
+_CRITICAL_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class ObservedBatch:
     tables: tuple[TaskTable, ...]
     slots: int
     settled: bool = True
+    critical: CriticalWindow | None = None
 
 
 class QueryCollector:
@@ -93,7 +96,12 @@ class QueryCollector:
             period_seconds=self.period_seconds,
             latency_seconds=self._latency(batches),
             timeline_seconds=self._timeline(),
+            critical=self._critical(),
         )
+
+    def _critical(self) -> tuple[CriticalWindow, ...]:
+        found = [batch.critical for batch in self._batches if batch.critical is not None]
+        return tuple(found[-_CRITICAL_SHOWN:])
 
     def working_before(self, progress: BatchProgress) -> float:
         """When the last earlier batch with records began; infinity if this one is the first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -61,6 +61,8 @@ class BatchProgress:
     sources: tuple[SourceProgress, ...]
     executed: bool
     state_rows: int
+    phases_ms: Mapping[str, float] = field(default_factory=dict)
+    state_commit_ms: float = 0.0
 
     @property
     def end(self) -> float:
@@ -72,6 +74,7 @@ def parse_progress(report: Mapping[str, Any]) -> BatchProgress:
     """Read one progress report; raise BadMetrics where Spark reports what cannot be."""
     try:
         durations: Mapping[str, float] = report.get("durationMs") or {}
+        stores = report.get("stateOperators") or ()
         return BatchProgress(
             run_id=str(report["runId"]),
             batch_id=int(report["batchId"]),
@@ -80,7 +83,9 @@ def parse_progress(report: Mapping[str, Any]) -> BatchProgress:
             input_records=_count(report.get("numInputRows")),
             sources=tuple(_source(source) for source in report.get("sources") or ()),
             executed="addBatch" in durations,
-            state_rows=sum(int(_count(op.get("numRowsTotal"))) for op in report.get("stateOperators") or ()),
+            state_rows=sum(int(_count(op.get("numRowsTotal"))) for op in stores),
+            phases_ms={name: _count(value) for name, value in durations.items()},
+            state_commit_ms=sum(_count(op.get("commitTimeMs")) for op in stores),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise BadMetrics(f"a progress report cannot be read: {error!r}") from error

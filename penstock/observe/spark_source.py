@@ -7,9 +7,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.dataflow.critical import CriticalWindow
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow, Execution, ExecutorState
 from penstock.errors import BadMetrics, SparkUnavailable
+from penstock.observe.analysis import BatchAnalysis
 from penstock.observe.collector import ObservedBatch, QueryCollector
 from penstock.observe.progress import BatchProgress, parse_progress
 from penstock.observe.sources import reader_for
@@ -42,6 +44,7 @@ class SparkSource:
         self._jobs: dict[int, dict[str, Any]] = {}
         self._executor_history: dict[str, tuple[float, float, int]] = {}
         self._window_start: float | None = None
+        self._analysis = None if settings.critical_path == "off" else BatchAnalysis()
 
     def observe(self, now: float) -> ApplicationWindow | NotReady:
         """The window since the last observation; NotReady until a query has finished a batch."""
@@ -180,7 +183,8 @@ class SparkSource:
                 progress = parse_progress(report)
                 newest = number == len(reports) - 1
                 waiting = self._waiting(query, progress, now) if newest else {}
-                self._add(query, collector, progress, number in detailed, waiting)
+                analysed_at = now if number in executed[-1:] else None
+                self._add(query, collector, progress, number in detailed, waiting, analysed_at)
             except BadMetrics as error:
                 collector.warnings.append(f"query {query.name}: {error}")
         warnings, collector.warnings = collector.warnings, []
@@ -193,36 +197,58 @@ class SparkSource:
         progress: BatchProgress,
         detailed: bool,
         waiting: dict[int, Waiting],
+        analysed_at: float | None = None,
     ) -> None:
         operators: tuple[OperatorOutline, ...] = ()
         tables: tuple[TaskTable, ...] = ()
+        critical: CriticalWindow | None = None
         if detailed:
             try:
-                operators, tables = self._stages(query, progress)
+                operators, tables, stages = self._stages(query, progress)
+                critical = self._critical(analysed_at, progress, operators, stages)
             except BadMetrics as error:
                 collector.warnings.append(f"query {query.name}: {error}")
         settled = self._settled(progress, collector.working_before(progress))
         collector.add(
-            ObservedBatch(progress, tables, self._slots_at(progress.end), settled), operators, waiting
+            ObservedBatch(progress, tables, self._slots_at(progress.end), settled, critical),
+            operators,
+            waiting,
         )
+
+    def _critical(
+        self,
+        now: float | None,
+        progress: BatchProgress,
+        operators: tuple[OperatorOutline, ...],
+        stages: dict[int, list[dict[str, Any]]],
+    ) -> CriticalWindow | None:
+        """What was on the critical path of the newest batch of a window."""
+        if self._analysis is None or now is None or not operators:
+            return None
+        jobs = [job for job in self._jobs.values() if _belongs(job, progress)]
+        tasks = [
+            (number, operator, stages[number]) for number, operator in zip(stages, operators, strict=True)
+        ]
+        cores = {name: slots for name, (_, _, slots) in self._executor_history.items()}
+        return self._analysis.critical(now, progress, jobs, tasks, cores, self._slots_at(progress.end))
 
     def _stages(
         self, query: RunningQuery, progress: BatchProgress
-    ) -> tuple[tuple[OperatorOutline, ...], tuple[TaskTable, ...]]:
+    ) -> tuple[tuple[OperatorOutline, ...], tuple[TaskTable, ...], dict[int, list[dict[str, Any]]]]:
         """The batch's stages as operators; empty where Spark no longer knows them or had to retry."""
         jobs = [job for job in self._jobs.values() if _belongs(job, progress)]
         if not jobs or any(job["status"] != "SUCCEEDED" or job["numFailedStages"] for job in jobs):
-            return (), ()
+            return (), (), {}
         ids = sorted({stage for job in jobs for stage in job["stageIds"]})
         listed = {stage: self._tasks(stage) for stage in ids}
         ran = {stage: tasks for stage, tasks in listed.items() if tasks}
         if not ran:
-            return (), ()
+            return (), (), {}
         operators = self._layout(query, ran)
         tables = (
             read_tasks(operator.name, tasks) for operator, tasks in zip(operators, ran.values(), strict=True)
         )
-        return operators, tuple(tables)
+        return operators, tuple(tables), ran
 
     def _tasks(self, stage: int) -> list[dict[str, Any]]:
         """All tasks of a stage: a part of them would make the stage look cheaper than it is."""

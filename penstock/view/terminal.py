@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.view import figures
-from penstock.view.words import change, decision_word, effect, in_flight, mode
+from penstock.view.words import change, critical, decision_word, effect, in_flight, mode
 
 DECISIONS_SHOWN = 8
 STYLES = {
@@ -87,7 +87,11 @@ def _queries(status: Status) -> RenderableType:
             _against_trigger(query),
             _load(query),
         )
-    return Group(table, *(_phases(query) for query in queries if query.get("timeline_seconds")))
+    return Group(
+        table,
+        *(_phases(query) for query in queries if query.get("timeline_seconds")),
+        *(Text(f"  {said}", style="dim") for said in map(critical, queries) if said),
+    )
 
 
 def _phases(query: Mapping[str, Any]) -> Text:

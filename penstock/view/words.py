@@ -51,6 +51,19 @@ def effect(decision: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
+def critical(query: Mapping[str, Any]) -> str:
+    """What the query's newest analysed batch waited for: in words, and the largest of each kind."""
+    found = query.get("critical") or {}
+    if not found:
+        return ""
+    largest = [
+        f"{kind} {found[kind]['name']} {found[kind]['share']:.0%}"
+        for kind in ("activity", "worker", "operator")
+        if kind in found
+    ]
+    return f"{query['name']}, critical path: {found['answer']} ({', '.join(largest)})"
+
+
 def in_flight(status: Mapping[str, Any]) -> str:
     """The action under way, or nothing."""
     action = status.get("action_in_flight")
@@ -77,6 +90,8 @@ def brief(status: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append(
             (str(query["name"]), f"{figures.rate(offered)} offered, {figures.rate(observed)} observed")
         )
+        if found := query.get("critical"):
+            lines.append(("critical path", str(found["answer"])))
     if latest:
         lines.append(("last decision", f"{decision_word(latest)}: {latest['reason']}"))
     if status.get("error"):

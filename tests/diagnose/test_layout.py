@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.diagnose.activity_graph import activity_graph
@@ -13,7 +13,7 @@ from penstock.diagnose.participation import participation, windows
 from penstock.diagnose.summary import summarise, window_summaries
 from penstock.diagnose.trace_files import read_trace
 from tests.diagnose.test_participation import event_lists
-from tests.diagnose.traces import trace_of
+from tests.diagnose.traces import message, ordered, trace_of
 
 
 def same(found, expected):
@@ -25,6 +25,13 @@ def same(found, expected):
     assert channels[0] == pytest.approx(channels[1])
 
 
+# a worker that sends and then waits beyond the window, while no path spans the window
+WAITS_BEHIND_A_SEND = ordered(
+    message("q", 0, "r", 0, 1), message("p", 1, "r", 4, 0), message("r", 2, "q", 2, 2)
+)
+
+
+@example(WAITS_BEHIND_A_SEND, 3)
 @settings(max_examples=300, deadline=None)
 @given(event_lists(), st.sampled_from([3, 5, 9]))
 def test_a_window_cut_out_equals_the_window_inside(events, length):

@@ -22,6 +22,19 @@ def text(status: dict[str, Any], width: int = 120) -> str:
     return written.getvalue()
 
 
+def test_the_view_says_what_a_query_waits_for() -> None:
+    seen = made_up.status()
+    seen["queries"][0]["critical"] = {
+        "answer": "71% of the critical path is the run of tasks.",
+        "activity": {"name": "processing", "share": 0.7},
+        "worker": {"name": "executor 1 slot 0", "share": 0.4},
+    }
+    shown = " ".join(text(seen, width=200).split())
+    assert "critical path: 71% of the critical path is the run of tasks." in shown
+    assert "(activity processing 70%, worker executor 1 slot 0 40%)" in shown
+    assert "critical path" not in text(made_up.status())
+
+
 def test_the_view_shows_rates_backlog_batch_time_slots_and_reasons() -> None:
     shown = text(made_up.status())
     for part in (

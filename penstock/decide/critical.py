@@ -1,0 +1,94 @@
+"""A guardrail that reads the critical path: growth that could not shorten a batch is not begun.
+
+Every doubt lets the growth pass. Each query must have shown, in its newest batch and in the one analysed
+before it, on the slots that are held now, that slots without limit would save next to nothing, and why: the
+driver has nearly all of the critical path, or one task outlasts all others.
+"""
+
+from __future__ import annotations
+
+import math
+
+from penstock.dataflow.critical import CriticalWindow
+from penstock.dataflow.window import EXECUTORS, ApplicationWindow, Execution, QueryWindow
+from penstock.decide.guardrails import Opinion, Situation, limit
+from penstock.decide.policy import Scale
+
+EVIDENCE = 2
+LITTLE_TASK_SHARE = 0.3
+MOST_OF_THE_PATH = 0.5
+LITTLE_GAIN = 0.1
+"""What slots without limit may save, by the replay, of a batch that they are said not to help."""
+MORE_RECORDS = 1.25
+"""A batch that is to hold this many times the records of those seen may have another critical path."""
+SAME_RECORDS = 0.02
+
+
+class UselessGrowth:
+    """No growth for a driver-bound query, nor for one task that outlasts the others."""
+
+    name = "critical-path"
+
+    def apply(self, scale: Scale, situation: Situation) -> Opinion:
+        """Keep what is held where more slots would help no query."""
+        if scale.parallelism.get(EXECUTORS, 0) <= situation.held.get(EXECUTORS, 0):
+            return scale
+        reason = useless(situation.window)
+        if reason is None:
+            return scale
+        return limit(self.name, scale, situation.held, lambda _, wanted, held: min(wanted, held), reason)
+
+
+def useless(window: ApplicationWindow) -> str | None:
+    """Why more slots would help none of the queries; nothing where they might help one."""
+    if window.execution is not Execution.SHARED_SLOTS or not window.queries:
+        return None
+    reasons = [_reason(query, window.slots) for query in window.queries]
+    return None if None in reasons else "; ".join(reason for reason in reasons if reason)
+
+
+def _reason(query: QueryWindow, slots: int) -> str | None:
+    seen = query.critical[-EVIDENCE:]
+    if len(seen) < EVIDENCE or not query.batches or seen[-1].batch_id != query.batches[-1].batch_id:
+        return None
+    if any(one.slots != slots or one.gain_of_slots >= LITTLE_GAIN for one in seen) or _will_grow(query, seen):
+        return None
+    if all(one.task_share < LITTLE_TASK_SHARE for one in seen):
+        share = 1 - seen[-1].task_share
+        return (
+            f"{query.name} is bound by its driver ({share:.0%} of the critical path), which more slots "
+            "do not shorten"
+        )
+    return _hot_task(query, seen)
+
+
+def _hot_task(query: QueryWindow, seen: tuple[CriticalWindow, ...]) -> str | None:
+    hot = seen[-1].hot_task
+    if hot is None or any(
+        one.hot_task is None or one.hot_task.operator != hot.operator or one.hot_task.share < MOST_OF_THE_PATH
+        for one in seen
+    ):
+        return None
+    return (
+        f"{query.name} waits for one task of {hot.operator} (partition {hot.partition} on executor "
+        f"{hot.executor}, {hot.times_median:.1f} times the median), which more slots do not shorten"
+    )
+
+
+def _will_grow(query: QueryWindow, seen: tuple[CriticalWindow, ...]) -> bool:
+    """Whether coming batches hold more records than those seen, so that these tell little about them.
+
+    A query whose source limits its batches goes on as before, however much is offered.
+    """
+    offered = sum(rate.offered_per_second for rate in query.sources.values())
+    backlog = sum(rate.backlog_records for rate in query.sources.values())
+    read = seen[-1].input_records
+    if not math.isfinite(offered + backlog):
+        return True
+    limited = backlog > read > 0 and _same(read, seen[-2].input_records)
+    span = max(query.period_seconds or 0.0, seen[-1].end - seen[-1].start)
+    return not limited and offered * span + backlog > MORE_RECORDS * read
+
+
+def _same(one: float, other: float) -> bool:
+    return abs(one - other) <= SAME_RECORDS * max(one, other)

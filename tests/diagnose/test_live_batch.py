@@ -1,0 +1,97 @@
+"""A live batch becomes its critical path: shares that sum to 1, causes that were made, no event log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.dataflow.critical import plain_critical, top
+from penstock.diagnose.live_batch import batch_log, critical_window
+from tests.diagnose.live_batches import BASE_MS, batch, driver_bound, hot_task, task, word_count
+
+
+def test_a_task_bound_batch_names_the_operator_and_gains_by_slots():
+    found = critical_window(word_count())
+    assert found.task_share > 0.8
+    assert top(found.operator)[0] == "count"
+    assert found.operator["count"] > found.operator["read"] > 0.2
+    assert sum(found.activity.values()) == pytest.approx(1)
+    assert found.hot_task is None
+    # 12 tasks of 0.4 s and 12 of 0.6 s: six waves on two slots, one wave on twelve
+    assert found.replayed_seconds == pytest.approx(found.end - found.start, rel=0.02)
+    assert found.least_seconds == pytest.approx(0.4 + 0.6 + 0.46, abs=0.05)
+    assert "count" in found.answer
+
+
+def test_a_driver_bound_batch_is_called_so():
+    found = critical_window(driver_bound())
+    assert found.task_share < 0.1
+    assert top(found.worker)[0] == "driver"
+    assert found.gain_of_slots < 0.05
+    assert "more executors would not help" in found.answer
+
+
+def test_the_task_that_holds_a_batch_up_is_named():
+    found = critical_window(hot_task())
+    hot = found.hot_task
+    assert (hot.operator, hot.partition, hot.seconds) == ("count", 3, 3.0)
+    assert hot.times_median == pytest.approx(10)
+    assert hot.share > 0.7
+    assert top(found.worker)[0].startswith(f"executor {hot.executor} slot")
+    assert found.gain_of_slots < 0.05
+
+
+def test_commits_of_state_are_spread_over_the_stateful_tasks():
+    log = batch_log(batch([0.5] * 4, [0.5] * 4, state_commit=800.0))
+    assert sorted(set(zip(log.tasks["stage"].tolist(), log.tasks["state_commit"].tolist(), strict=True))) == [
+        (10, 0),
+        (11, 200),
+    ]
+    assert critical_window(batch([0.5] * 4, [0.5] * 4, state_commit=800.0)).activity["io"] > 0.1
+
+
+def test_failed_and_running_tasks_are_no_obstacle():
+    whole = word_count()
+    failed = task(40, "0", 500, 0.2, status="FAILED")
+    running = {**task(41, "0", 600, 0.2, status="RUNNING"), "duration": None, "taskMetrics": None}
+    stage = replace(whole.stages[0], tasks=[*whole.stages[0].tasks, failed, running])
+    found = critical_window(replace(whole, stages=[stage, *whole.stages[1:]]))
+    assert sum(found.activity.values()) == pytest.approx(1)
+
+
+def test_a_batch_without_a_job_has_only_the_driver():
+    idle = replace(batch(), jobs=[], stages=[])
+    found = critical_window(idle)
+    assert set(found.worker) == {"driver"}
+    assert found.task_share == 0
+
+
+def test_what_is_kept_of_it_is_small_and_plain():
+    kept = plain_critical(critical_window(hot_task()))
+    assert kept["operator"]["name"] == "count"
+    assert set(kept) == {
+        "batch_id",
+        "answer",
+        "task_share",
+        "gain_of_slots",
+        "activity",
+        "worker",
+        "operator",
+    }
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.lists(st.floats(0.001, 5.0), min_size=1, max_size=12), min_size=1, max_size=3),
+    st.integers(1, 4),
+    st.integers(1, 3),
+)
+def test_shares_sum_to_one_whatever_the_tasks(lengths, executors, cores):
+    names = tuple(str(number) for number in range(executors))
+    found = critical_window(batch(*lengths, executors=names, cores=cores))
+    assert sum(found.activity.values()) == pytest.approx(1)
+    assert found.least_seconds <= found.replayed_seconds + 1e-9
+    assert found.start == BASE_MS / 1000
