@@ -65,7 +65,7 @@ class Comparison:
 
     def _oracle_range(self) -> dict[str, dict[str, int]]:
         low, high = self.oracle.min(axis=0).tolist(), self.oracle.max(axis=0).tolist()
-        names = self.experiment.names
+        names = self.experiment.units
         return {name: {"least": a, "most": b} for name, a, b in zip(names, low, high, strict=True)}
 
 
@@ -138,7 +138,7 @@ def _actions(run: Run) -> RenderableType:
 
 def _plain(run: Run, measures: Measures) -> dict[str, Any]:
     last: Sequence[int] = np.asarray(run.held[-1]).tolist()
-    final: Mapping[str, int] = dict(zip(run.experiment.names, last, strict=True))
+    final: Mapping[str, int] = dict(zip(run.experiment.units, last, strict=True))
     return {
         "policy": run.policy,
         **measures.to_json(),

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import Floats, Integers
+from penstock.dataflow.window import EXECUTORS
 from penstock.errors import BadInput
 from penstock.settings import Settings
 from penstock.simulate.scenario import OperatorSpec, Scenario, SourceSpec
@@ -26,7 +28,7 @@ class Experiment:
     offered: Floats
     """Records offered in each second to each operator: zero but for sources."""
     capacities: tuple[Floats, ...]
-    """For each operator its records per second with 0, 1, ... instances."""
+    """For each unit its records per second with 0, 1, ... instances."""
     initial: Integers
 
     @property
@@ -45,10 +47,61 @@ class Experiment:
         """The operators' names."""
         return tuple(operator.name for operator in self.graph.operators)
 
+    @property
+    def shares_slots(self) -> bool:
+        """Whether all operators share the slots of executors."""
+        return self.scenario.batches is not None
+
+    @cached_property
+    def units(self) -> tuple[str, ...]:
+        """What has a size: each operator, or the executors."""
+        return (EXECUTORS,) if self.shares_slots else self.names
+
     @cached_property
     def slots(self) -> Integers:
-        """Slots that one instance of each operator takes."""
+        """Slots that one instance of each unit takes."""
+        if self.scenario.batches is not None:
+            return np.array([self.scenario.batches.cores], dtype=np.int64)
         return np.array([spec.slots for spec in self.specs], dtype=np.int64)
+
+    @cached_property
+    def scaled(self) -> NDArray[np.bool_]:
+        """For each unit, whether policies may change it."""
+        return np.array([True]) if self.shares_slots else self.graph.is_scalable
+
+    @cached_property
+    def selectivity(self) -> Floats:
+        """Records sent for each record taken; sources pass on what they read."""
+        return np.array([getattr(spec, "selectivity", 1.0) for spec in self.specs])
+
+    @cached_property
+    def skews(self) -> Floats:
+        """How much more than the average the busiest instance gets, if there are several."""
+        return np.array([getattr(spec, "skew", 0.0) for spec in self.specs])
+
+    @cached_property
+    def coordination(self) -> Floats:
+        """Seconds of latency for each instance."""
+        return np.array([getattr(spec, "coordination", 0.0) for spec in self.specs])
+
+    @cached_property
+    def variability(self) -> Floats:
+        """Mean of the squared variations of arrivals and service: as given, or from their distributions."""
+        random = any(spec.arrivals == "poisson" for spec in self.scenario.sources.values())
+        return np.array([_variability(spec, float(random)) for spec in self.specs])
+
+    def capacity_of(self, instances: Integers) -> Floats:
+        """Records per second of so many instances of each operator."""
+        pairs = zip(self.capacities, instances.tolist(), strict=True)
+        return np.array([table[count] for table, count in pairs])
+
+    def undisturbed(self, instances: Integers) -> float:
+        """The share of its speed that an instance keeps beside all others on the same cores."""
+        disturbed = self.scenario.interference
+        if disturbed is None or disturbed.cores is None:
+            return 1.0
+        crowd = float(instances @ self.slots) / disturbed.cores - 1
+        return 1 / (1 + disturbed.weight * max(0.0, crowd))
 
     def capacity_shares(self) -> Floats:
         """For each second and operator, the share of its capacity that it has."""
@@ -61,9 +114,17 @@ class Experiment:
         """The same from another initial parallelism."""
         initial = self.initial.copy()
         for name, count in instances.items():
-            if name not in self.graph.index:
-                raise BadInput(f"initial: {self.name} has no operator {name!r}: {', '.join(self.names)}")
-            if not 1 <= count < len(self.capacities[self.graph.index[name]]):
+            if name not in self.units:
+                raise BadInput(f"initial: {self.name} has no operator {name!r}: {', '.join(self.units)}")
+            if not 1 <= count < len(self.capacities[self.units.index(name)]):
                 raise BadInput(f"initial: {name} cannot have {count} instances")
-            initial[self.graph.index[name]] = count
+            initial[self.units.index(name)] = count
         return replace(self, initial=initial)
+
+
+def _variability(spec: SourceSpec | OperatorSpec, of_arrivals: float) -> float:
+    if isinstance(spec, SourceSpec):
+        return 0.0
+    if spec.variability is not None:
+        return spec.variability
+    return (of_arrivals + spec.distribution.squared_variation) / 2

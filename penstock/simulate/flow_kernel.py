@@ -39,6 +39,8 @@ class Power(NamedTuple):
     service: Floats
     """Seconds that one instance spends on one record."""
     instances: Floats
+    coordination: Floats
+    """Seconds of latency that come from the number of instances."""
 
 
 class Flow(NamedTuple):
@@ -151,7 +153,8 @@ def _look(wiring: Wiring, power: Power, flow: Flow, done: Floats, seen: Floats) 
         for edge in range(wiring.upstream_first[i], wiring.upstream_first[i + 1]):
             until[i] = max(until[i], until[wiring.upstream[edge]])
             stalled[i] = max(stalled[i], stalled[wiring.upstream[edge]])
-        until[i] += flow.wait[i] + power.service[i] + _random_wait(wiring, power, done, i)
+        until[i] += flow.wait[i] + power.service[i] + power.coordination[i]
+        until[i] += _random_wait(wiring, power, done, i)
         stalled[i] = max(stalled[i], flow.stall[i])
         seen[3] = max(seen[3], until[i] + stalled[i])
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib.resources import files
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import yaml  # type: ignore[import-untyped]
@@ -18,9 +17,23 @@ from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.dataflow.metrics import Floats
 from penstock.errors import BadGraph, BadInput, BadSettings
 from penstock.settings import Settings, load_settings
+from penstock.simulate.batches import largest_rates
 from penstock.simulate.capacity import Linear, Table, Usl, capacities, skew_with
+from penstock.simulate.checking import check, check_followed, nearest
+from penstock.simulate.distributions import KINDS, Gamma, Lognormal
 from penstock.simulate.experiment import Experiment
-from penstock.simulate.scenario import CsvRate, OperatorSpec, ScalingSpec, Scenario, Slowdown, SourceSpec
+from penstock.simulate.scenario import (
+    BatchSpec,
+    CsvRate,
+    Failures,
+    Interference,
+    Neighbours,
+    OperatorSpec,
+    ScalingSpec,
+    Scenario,
+    Slowdown,
+    SourceSpec,
+)
 from penstock.workloads.profiles import Profile, Steps, parse_profile
 
 SHIPPED = Path(str(files("penstock.simulate") / "scenarios"))
@@ -44,7 +57,7 @@ def load(named: str) -> Experiment:
     if not path.exists() and path.name == named:
         path = SHIPPED / f"{named.removesuffix('.yaml')}.yaml"
         if not path.exists():
-            raise BadInput(f"{named}: no such file, and no shipped scenario{_nearest(named, shipped())}")
+            raise BadInput(f"{named}: no such file, and no shipped scenario{nearest(named, shipped())}")
     return parse(_read(path), path)
 
 
@@ -70,9 +83,10 @@ def _made_ready(scenario: Scenario, path: Path) -> Experiment:
     graph = _graph(scenario, path)
     settings = _settings(scenario, path)
     specs: dict[str, SourceSpec | OperatorSpec] = {**scenario.sources, **scenario.operators}
-    counts = [specs[operator.name].instances for operator in graph.operators]
+    ordered = [specs[operator.name] for operator in graph.operators]
+    counts = [scenario.batches.executors] if scenario.batches else [spec.instances for spec in ordered]
     most = max(settings.max_executors, *counts)
-    return Experiment(
+    experiment = Experiment(
         name=path.stem,
         scenario=scenario,
         graph=graph,
@@ -83,6 +97,19 @@ def _made_ready(scenario: Scenario, path: Path) -> Experiment:
         ),
         initial=np.array(counts, dtype=np.int64),
     )
+    return _checked(experiment, most, path)
+
+
+def _checked(experiment: Experiment, most: int, path: Path) -> Experiment:
+    """With what depends on the whole of it: sizes of executors, and how many records there are."""
+    if experiment.shares_slots:
+        return replace(experiment, capacities=(largest_rates(experiment, most),))
+    if experiment.scenario.latency == "events":
+        try:
+            check_followed(float(experiment.offered.sum()))
+        except BadInput as error:
+            raise BadInput(f"{path}: {error}") from None
+    return experiment
 
 
 def _graph(scenario: Scenario, path: Path) -> LogicalGraph:
@@ -92,7 +119,7 @@ def _graph(scenario: Scenario, path: Path) -> LogicalGraph:
         for origin in spec.inputs:
             if origin not in known:
                 raise BadInput(
-                    f"{path}: operators.{name}.inputs: no operator {origin!r}{_nearest(origin, known)}"
+                    f"{path}: operators.{name}.inputs: no operator {origin!r}{nearest(origin, known)}"
                 )
             edges.append((origin, name))
     operators = [Operator(name) for name in scenario.sources]
@@ -101,19 +128,11 @@ def _graph(scenario: Scenario, path: Path) -> LogicalGraph:
         graph = LogicalGraph(operators, edges)
     except BadGraph as error:
         raise BadInput(f"{path}: operators: {error}") from None
-    _check_slowdowns(scenario, graph, path)
+    try:
+        check(scenario, graph)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
     return graph
-
-
-def _check_slowdowns(scenario: Scenario, graph: LogicalGraph, path: Path) -> None:
-    for number, slow in enumerate(scenario.slowdowns):
-        key = f"{path}: slowdowns.{number}"
-        if slow.operator not in graph.index:
-            raise BadInput(
-                f"{key}.operator: no operator {slow.operator!r}{_nearest(slow.operator, graph.index)}"
-            )
-        if slow.end <= slow.start:
-            raise BadInput(f"{key}.end: {slow.end:g} is not after the start at {slow.start:g}")
 
 
 def _settings(scenario: Scenario, path: Path) -> Settings:
@@ -135,7 +154,7 @@ def _capacities(spec: SourceSpec | OperatorSpec, most: int, key: str) -> Floats:
     if is_table == (spec.service_time is not None):
         told = "a table of capacities already says what a record costs" if is_table else "is missing"
         raise BadInput(f"{key}.service_time: {told}")
-    even = capacities(spec.curve, spec.service_time, most)
+    even = np.minimum(capacities(spec.curve, spec.service_time, most), spec.limit or np.inf)
     # the operator is full as soon as its busiest instance is
     return even / (1 + skew_with(np.arange(most + 1, dtype=np.int64), spec.skew))
 
@@ -189,10 +208,11 @@ def explained(error: ValidationError) -> str:
     location = [str(part) for part in first["loc"]]
     key = ".".join(location)
     if first["type"] == "extra_forbidden":
-        return f"{key}: unknown key{_nearest(location[-1], _keys_beside(location))}"
+        return f"{key}: unknown key{nearest(location[-1], _keys_beside(location))}"
     if first["type"] == "union_tag_invalid":
-        curve = str(first["ctx"]["tag"])
-        return f"{key}.kind: unknown curve {curve!r}{_nearest(curve, ('linear', 'usl', 'table'))}"
+        kind, what = str(first["ctx"]["tag"]), location[-1]
+        known = KINDS if what == "distribution" else ("linear", "usl", "table")
+        return f"{key}.kind: unknown {what} {kind!r}{nearest(kind, known)}"
     message = first["msg"].removeprefix("Value error, ")
     got = "" if first["type"] == "missing" else f", got {first['input']!r}"
     return f"{key}: {message[:1].lower()}{message[1:]}{got}"
@@ -205,14 +225,19 @@ def _keys_beside(location: list[str]) -> Iterable[str]:
         "operators": OperatorSpec,
         "scaling": ScalingSpec,
         "slowdowns": Slowdown,
+        "failures": Failures,
+        "interference": Interference,
+        "batches": BatchSpec,
     }
-    inner: Mapping[str, type[BaseModel]] = {"linear": Linear, "usl": Usl, "table": Table, "CsvRate": CsvRate}
+    inner: Mapping[str, type[BaseModel]] = {
+        "linear": Linear,
+        "usl": Usl,
+        "table": Table,
+        "CsvRate": CsvRate,
+        "lognormal": Lognormal,
+        "gamma": Gamma,
+        "neighbours": Neighbours,
+    }
     if len(location) == 1:
         return Scenario.model_fields
     return inner.get(location[-2], models[location[0]]).model_fields
-
-
-def _nearest(name: str, known: Iterable[Any]) -> str:
-    names = [str(one) for one in known]
-    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.4)
-    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(names)}"

@@ -45,15 +45,15 @@ def measure(run: Run, oracle: Integers | None = None) -> Measures:
     """Compare a run with the oracle, second by second."""
     experiment = run.experiment
     least = least_instances(experiment) if oracle is None else oracle
-    scaled = experiment.graph.is_scalable
+    scaled = experiment.scaled
     surplus = (run.held - least)[:, scaled]
     slots = experiment.slots[scaled]
     latency = run.seen[:, LATENCY]
     target = experiment.settings.latency_target
-    p50, p95, p99 = np.percentile(latency, [50, 95, 99]).tolist()
+    p50, p95, p99 = run.record_latencies or np.percentile(latency, [50, 95, 99]).tolist()
     return Measures(
         steps=len(run.actions),
-        flips=flips(run.actions, dict(zip(experiment.names, experiment.slots.tolist(), strict=True))),
+        flips=flips(run.actions, dict(zip(experiment.units, experiment.slots.tolist(), strict=True))),
         slot_seconds=float((run.held[:, scaled] @ slots).sum()),
         oracle_slot_seconds=float((least[:, scaled] @ slots).sum()),
         over_slot_seconds=float((np.maximum(surplus, 0) @ slots).sum()),

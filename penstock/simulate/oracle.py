@@ -7,7 +7,9 @@ import numpy as np
 from penstock.dataflow.metrics import Floats, Integers
 from penstock.dataflow.propagation import ROUNDING_TOLERANCE
 from penstock.simulate.experiment import Experiment
-from penstock.simulate.scenario import OperatorSpec
+
+ROUNDS = 5
+"""Interference and the instances it needs settle within a few rounds, or grow to the limits."""
 
 
 def least_instances(experiment: Experiment) -> Integers:
@@ -16,13 +18,27 @@ def least_instances(experiment: Experiment) -> Integers:
     It knows no backlog and keeps no headroom. Sources, and operators that are not to be scaled, have what
     they began with; where no number is enough, it is the one with the largest capacity.
     """
-    demand = true_demand(experiment)
-    shares = experiment.capacity_shares()
+    if experiment.shares_slots:
+        return _fewest(experiment.capacities[0], experiment.offered.sum(axis=1))[:, np.newaxis]
+    demand, shares = true_demand(experiment), experiment.capacity_shares()
+    least = _least(experiment, demand / shares)
+    for _ in range(ROUNDS if experiment.scenario.interference else 0):
+        # instances on shared cores slow each other down, and so need more of themselves
+        least = _least(experiment, demand / (shares * _undisturbed(experiment, least)))
+    return least
+
+
+def _least(experiment: Experiment, needed: Floats) -> Integers:
     least = np.tile(experiment.initial, (experiment.seconds, 1))
     for number in np.flatnonzero(experiment.graph.is_scalable):
-        needed = demand[:, number] / shares[:, number]
-        least[:, number] = _fewest(experiment.capacities[number], needed)
+        least[:, number] = _fewest(experiment.capacities[number], needed[:, number])
     return least
+
+
+def _undisturbed(experiment: Experiment, held: Integers) -> Floats:
+    sizes, place = np.unique(held, axis=0, return_inverse=True)
+    shares = np.array([experiment.undisturbed(size) for size in sizes])
+    return shares[place.reshape(-1)][:, np.newaxis]
 
 
 def true_demand(experiment: Experiment) -> Floats:
@@ -30,9 +46,7 @@ def true_demand(experiment: Experiment) -> Floats:
     demand = experiment.offered.copy()
     for number, feeds in enumerate(experiment.graph.upstream):
         for origin in feeds:
-            spec = experiment.specs[origin]
-            ratio = spec.selectivity if isinstance(spec, OperatorSpec) else 1.0
-            demand[:, number] += demand[:, origin] * ratio
+            demand[:, number] += demand[:, origin] * experiment.selectivity[origin]
     return demand
 
 

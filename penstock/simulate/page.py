@@ -63,7 +63,7 @@ def timelines(comparison: Comparison) -> go.Figure:
     """Rate, waiting records, latency and slots above one another; a colour for each policy."""
     figure = make_subplots(rows=4, cols=1, shared_xaxes=True, vertical_spacing=0.065, subplot_titles=TITLES)
     seconds = comparison.experiment.seconds
-    slots, scaled = comparison.experiment.slots, comparison.experiment.graph.is_scalable
+    slots, scaled = comparison.experiment.slots, comparison.experiment.scaled
     oracle = (comparison.oracle[:, scaled] @ slots[scaled]).astype(np.float64)
     _line(figure, 1, "offered", GREY, comparison.experiment.offered.sum(axis=1), dash="dot")
     _line(figure, 4, "oracle", GREY, oracle, dash="dot", step=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -14,89 +15,112 @@ from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import Proposal, Scale
 from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict
 from penstock.journal.records import ActionRecord
-from penstock.simulate.virtual import LATENCY, VirtualDataflow
+from penstock.simulate.experiment import Experiment
+from penstock.simulate.virtual import Simulated
 
 LEAST_FACTOR = 0.05
 """A measurement keeps at least this share of its value, however large the noise: none turns negative."""
 
 
+class PerOperator(Protocol):
+    """What a simulated dataflow, fluid or of single records, tells of itself."""
+
+    experiment: Experiment
+    now: int
+    offered: Floats
+
+    def parallelism(self) -> dict[str, int]:
+        """Instances held now."""
+
+    def instance_work(self) -> tuple[Integers, Floats, Floats]:
+        """Since the last call: the operator of each instance, its records, and the seconds it worked."""
+
+    def waiting(self, number: int) -> float:
+        """Records that wait before an operator."""
+
+    def latency(self, start: int, end: int) -> float | None:
+        """The mean latency over these seconds, where one was seen."""
+
+
 class VirtualSource:
     """Windows of the simulated dataflow since the last call, with seeded noise on what is measured."""
 
-    def __init__(self, dataflow: VirtualDataflow, seed: int) -> None:
+    def __init__(self, dataflow: PerOperator, seed: int) -> None:
         self.dataflow = dataflow
-        self._noise = dataflow.experiment.scenario.noise
-        self._random = np.random.default_rng(seed)
+        self._noise = Noise(dataflow.experiment.scenario.noise, seed)
         self._start = 0
-        self._before = [column.copy() for column in (dataflow.flow.processed, dataflow.flow.useful)]
 
     def observe(self, now: float) -> ApplicationWindow | NotReady:
         """What happened since the last call."""
         start, end = self._start, self.dataflow.now
         if end <= start:
             return NotReady("no time has passed", "a window", now + 1)
-        flow = self.dataflow.flow
-        processed, useful = flow.processed - self._before[0], flow.useful - self._before[1]
-        self._start, self._before = end, [flow.processed.copy(), flow.useful.copy()]
+        self._start = end
         experiment = self.dataflow.experiment
+        operator, records, worked = self.dataflow.instance_work()
+        metrics = self._metrics(start, end, operator, records, worked)
+        processed = np.bincount(operator, weights=records, minlength=len(experiment.names))
+        sources = self._sources(start, end, processed.astype(np.float64))
+        latency = self.dataflow.latency(start, end)
         query = QueryWindow(
             query_id=experiment.name,
             name=experiment.name,
             graph=experiment.graph,
-            metrics=self._metrics(start, end, processed, useful),
-            sources=self._sources(start, end, processed),
-            latency_seconds=self._reading(self.dataflow.seen[start:end, LATENCY].sum() / (end - start)),
+            metrics=metrics,
+            sources=sources,
+            latency_seconds=None if latency is None else self._noise.on(latency),
         )
         held = self.dataflow.parallelism()
         return ApplicationWindow(experiment.name, start, end, Execution.PER_OPERATOR, held, (query,))
 
-    def _metrics(self, start: int, end: int, processed: Floats, useful: Floats) -> MetricWindow:
-        """One instance of each operator gets more where there is skew; noise is on the time each worked."""
-        counts = self.dataflow.instances
-        share = instance_shares(counts, self.dataflow.skew())
-        records = np.repeat(processed, counts) * share
-        worked = self._measured(np.repeat(useful * counts, counts) * share)
+    def _metrics(
+        self, start: int, end: int, operator: Integers, records: Floats, worked: Floats
+    ) -> MetricWindow:
+        """Noise is on the time that each instance worked."""
+        measured = self._noise.on_all(worked)
         return MetricWindow(
             start=start,
             end=end,
-            operator=np.repeat(np.arange(len(counts)), counts),
+            operator=operator,
             records_in=records,
-            records_out=records * np.repeat(self.dataflow.wiring.selectivity, counts),
-            useful_seconds=worked,
-            waiting_seconds=np.maximum(0.0, end - start - worked),
+            records_out=records * self.dataflow.experiment.selectivity[operator],
+            useful_seconds=measured,
+            waiting_seconds=np.maximum(0.0, end - start - measured),
         )
 
     def _sources(self, start: int, end: int, processed: Floats) -> dict[str, SourceRate]:
         experiment, rates = self.dataflow.experiment, {}
         for name in experiment.graph.sources:
             number = experiment.graph.index[name]
-            offered = self._reading(experiment.offered[start:end, number].sum() / (end - start))
-            backlog = float(self.dataflow.flow.queue[number])
-            rates[name] = SourceRate(offered, float(processed[number]) / (end - start), backlog)
+            offered = self._noise.on(self.dataflow.offered[start:end, number].sum() / (end - start))
+            read = float(processed[number]) / (end - start)
+            rates[name] = SourceRate(offered, read, self.dataflow.waiting(number))
         return rates
 
-    def _reading(self, exact: float) -> float:
-        return float(self._measured(np.array([exact]))[0]) if self._noise else float(exact)
 
-    def _measured(self, exact: Floats) -> Floats:
-        if self._noise == 0:
+class Noise:
+    """Relative, normal and seeded, on what is measured."""
+
+    def __init__(self, deviation: float, seed: int) -> None:
+        self._deviation = deviation
+        self._random = np.random.default_rng(seed)
+
+    def on(self, exact: float) -> float:
+        """One reading."""
+        return float(self.on_all(np.array([exact]))[0]) if self._deviation else float(exact)
+
+    def on_all(self, exact: Floats) -> Floats:
+        """Each reading by itself."""
+        if self._deviation == 0:
             return exact
-        factors = 1 + self._noise * self._random.standard_normal(len(exact))
+        factors = 1 + self._deviation * self._random.standard_normal(len(exact))
         return exact * np.maximum(LEAST_FACTOR, factors)
-
-
-def instance_shares(counts: Integers, skew: Floats) -> Floats:
-    """The share of its operator's records that each instance gets; the first one is the busiest."""
-    others = (1 - skew / np.maximum(counts - 1, 1)) / counts
-    shares = np.repeat(others, counts)
-    shares[np.cumsum(counts) - counts] = (1 + skew) / counts
-    return shares
 
 
 class VirtualActuator:
     """Changes the simulated dataflow; an action ends when the scenario's pause is over."""
 
-    def __init__(self, dataflow: VirtualDataflow) -> None:
+    def __init__(self, dataflow: Simulated) -> None:
         self.dataflow = dataflow
         self.ends_at: int | None = None
         self._begun_at = 0.0

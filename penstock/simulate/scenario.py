@@ -9,8 +9,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from penstock.durations import parse_duration
 from penstock.simulate.capacity import Curve, Finite, Linear
+from penstock.simulate.distributions import Deterministic, Distribution
 
 Seconds = Annotated[float, BeforeValidator(parse_duration)]
+ServiceTime = Annotated[float | None, BeforeValidator(lambda v: v if v is None else parse_duration(v))]
+Share = Annotated[Finite, Field(gt=0, le=1)]
 LONGEST_SECONDS = 366 * 86400
 
 
@@ -22,6 +25,7 @@ def _whole_seconds(written: object) -> float:
 
 
 WholeSeconds = Annotated[float, BeforeValidator(_whole_seconds)]
+NoOrWholeSeconds = Annotated[float | None, BeforeValidator(lambda v: v if v is None else _whole_seconds(v))]
 
 
 class Checked(BaseModel):
@@ -43,16 +47,18 @@ class SourceSpec(Checked):
     """Where records come from.
 
     `keeps_backlog: false` is a generator that produces less while it is held back, instead of letting
-    records wait. Without a service time it reads without limit.
+    records wait. Without a service time it reads without limit. `tasks` and `task_time` count with shared
+    slots alone, where reading is a stage like any other.
     """
 
     rate: str | CsvRate
+    arrivals: Literal["even", "poisson"] = "even"
     instances: int = Field(1, ge=1, le=100_000)
-    service_time: Annotated[
-        float | None, BeforeValidator(lambda v: v if v is None else parse_duration(v))
-    ] = Field(None, gt=0)
+    service_time: ServiceTime = Field(None, gt=0)
     slots: int = Field(1, ge=1, le=10_000)
     keeps_backlog: bool = True
+    tasks: int = Field(8, ge=1, le=100_000)
+    task_time: Seconds = Field(0.0, ge=0)
 
 
 class OperatorSpec(Checked):
@@ -60,21 +66,27 @@ class OperatorSpec(Checked):
 
     `slots` is what one instance takes; `skew` how much more than the average, as a fraction, the busiest
     instance gets, and so by how much the operator is full earlier; `queue` none means that nothing bounds
-    the records that wait.
+    the records that wait. `limit` is what a remote service takes in a second, however many ask it;
+    `coordination` is the latency that each further instance brings. `variability`, where it is not given,
+    follows from the distribution of service times and from the arrivals. `tasks` and `task_time` count with
+    shared slots alone.
     """
 
     inputs: tuple[str, ...] = Field(min_length=1)
-    service_time: Annotated[
-        float | None, BeforeValidator(lambda v: v if v is None else parse_duration(v))
-    ] = Field(None, gt=0)
+    service_time: ServiceTime = Field(None, gt=0)
+    distribution: Distribution = Deterministic()
     curve: Curve = Linear()
+    limit: Annotated[Finite | None, Field(gt=0)] = None
+    coordination: Seconds = Field(0.0, ge=0)
     selectivity: Finite = Field(1.0, ge=0)
     instances: int = Field(1, ge=1, le=100_000)
     slots: int = Field(1, ge=1, le=10_000)
     skew: Finite = Field(0.0, ge=0)
     queue: Annotated[Finite | None, Field(gt=0)] = None
-    variability: Finite = Field(0.0, ge=0)
+    variability: Annotated[Finite | None, Field(ge=0)] = None
     scalable: bool = True
+    tasks: int = Field(8, ge=1, le=100_000)
+    task_time: Seconds = Field(0.0, ge=0)
 
 
 class ScalingSpec(Checked):
@@ -96,14 +108,64 @@ class Slowdown(Checked):
     capacity: Finite = Field(gt=0)
 
 
+class Failures(Checked):
+    """Instances of an operator that are held and do nothing: once from `start` on, or again and again.
+
+    With `every`, the times between failures are exponential with that mean, drawn from the seed.
+    """
+
+    operator: str
+    start: NoOrWholeSeconds = Field(None, ge=0)
+    every: NoOrWholeSeconds = Field(None, gt=0)
+    lasts: WholeSeconds = Field(gt=0)
+    instances: int = Field(1, ge=1)
+
+
+class Neighbours(Checked):
+    """Others on the same machines: again and again, for `lasts` on average, all have a share of capacity."""
+
+    every: WholeSeconds = Field(gt=0)
+    lasts: WholeSeconds = Field(gt=0)
+    capacity: Share
+
+
+class Interference(Checked):
+    """Instances that share machines slow each other down.
+
+    Beyond `cores` slots in all, every instance is slower by 1 + weight · (slots / cores - 1).
+    """
+
+    cores: int | None = Field(None, ge=1)
+    weight: Finite = Field(1.0, ge=0)
+    neighbours: Neighbours | None = None
+
+
+class BatchSpec(Checked):
+    """Micro-batches on slots that all stages share: how often, what none can shorten, and the executors."""
+
+    trigger: WholeSeconds = Field(10.0, ge=1)
+    serial: Seconds = Field(0.2, ge=0)
+    executors: int = Field(1, ge=1, le=10_000)
+    cores: int = Field(1, ge=1, le=1_000)
+    most_records: Annotated[Finite | None, Field(gt=0)] = None
+
+
 class Scenario(Checked):
-    """A whole experiment; `settings` are those of the loop, the manager and the policies."""
+    """A whole experiment; `settings` are those of the loop, the manager and the policies.
+
+    `latency: events` follows single records instead of estimating their waiting. `batches` makes it an
+    application whose operators share slots, as on Spark.
+    """
 
     description: str = ""
+    latency: Literal["estimated", "events"] = "estimated"
+    batches: BatchSpec | None = None
     duration: WholeSeconds = Field(gt=0, le=LONGEST_SECONDS)
     sources: Mapping[str, SourceSpec] = Field(min_length=1)
     operators: Mapping[str, OperatorSpec] = Field(min_length=1)
     scaling: ScalingSpec = Field(default_factory=lambda: ScalingSpec.model_validate({}))
     slowdowns: tuple[Slowdown, ...] = ()
+    failures: tuple[Failures, ...] = ()
+    interference: Interference | None = None
     noise: Finite = Field(0.0, ge=0, le=1)
     settings: Mapping[str, Any] = Field(default_factory=dict)

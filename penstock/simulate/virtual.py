@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import numpy as np
 
-from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import Floats, Integers
 from penstock.simulate.capacity import skew_with
+from penstock.simulate.disturbances import disturbances, offered_records
 from penstock.simulate.experiment import Experiment
 from penstock.simulate.flow_kernel import Flow, Power, Wiring, advance
-from penstock.simulate.scenario import OperatorSpec, SourceSpec
+from penstock.simulate.scenario import OperatorSpec
 
 READ, BACKLOG, QUEUED, LATENCY = range(4)
 """Columns of `VirtualDataflow.seen`."""
@@ -19,33 +20,29 @@ UNLIMITED_SERVICE = 1e-6
 """Seconds a record that a source without a service time is said to have worked on it: rates need one."""
 
 
-class VirtualDataflow:
-    """Advances a dataflow in steps of one second; nothing happens between calls."""
+class Simulated(ABC):
+    """What every simulated application has: its time, what it holds, a change under way, what was seen."""
 
-    def __init__(self, experiment: Experiment) -> None:
-        size = len(experiment.graph.operators)
+    def __init__(self, experiment: Experiment, seed: int) -> None:
         self.experiment = experiment
         self.now = 0
         self.instances: Integers = experiment.initial.copy()
-        self.held: Integers = np.zeros((experiment.seconds, size), dtype=np.int64)
+        self.held: Integers = np.zeros((experiment.seconds, len(experiment.units)), dtype=np.int64)
         self.down = np.zeros(experiment.seconds, dtype=np.bool_)
         self.seen: Floats = np.zeros((experiment.seconds, 4))
-        self.flow = Flow(*(np.zeros(size) for _ in Flow._fields))
+        self.offered = offered_records(experiment, seed)
         self.wanted: Integers | None = None
         self.wanted_at = 0
-        self._power: Power | None = None
-        self.wiring = _wiring(experiment.graph, experiment.specs)
-        self._skews = np.array([getattr(spec, "skew", 0.0) for spec in experiment.specs])
-        self._shares = experiment.capacity_shares() if experiment.scenario.slowdowns else None
+        self._disturbed = disturbances(experiment, seed)
 
     def change(self, instances: Mapping[str, int]) -> int:
         """Begin a change of parallelism; returns when it is there."""
         wanted = self.instances.copy()
         for name, count in instances.items():
-            wanted[self.experiment.graph.index[name]] = count
+            wanted[self.experiment.units.index(name)] = count
         self.wanted, self.wanted_at = wanted, self.now + int(self.experiment.scenario.scaling.pause)
         if self.wanted_at == self.now:
-            self._take_over()
+            self.take_over()
         return self.wanted_at
 
     def advance(self, until: int) -> None:
@@ -53,53 +50,117 @@ class VirtualDataflow:
         until = min(until, self.experiment.seconds)
         while self.now < until:
             end = min(until, self.wanted_at) if self.wanted is not None else until
-            self._flow(self._steady_until(end))
+            if self._disturbed is not None:
+                end = min(end, self._disturbed.steady_until(self.now))
+            span = slice(self.now, end)
+            self.held[span] = self.instances
+            stopped = self.wanted is not None and self.experiment.scenario.scaling.kind == "restart"
+            self.down[span] = stopped
+            self.flow_on(end, stopped)
+            self.now = end
             if self.wanted is not None and self.now >= self.wanted_at:
-                self._take_over()
+                self.take_over()
+
+    @abstractmethod
+    def flow_on(self, until: int, stopped: bool) -> None:
+        """Let records flow from now on; nothing else changes until then."""
+
+    def take_over(self) -> None:
+        """The change under way is there."""
+        assert self.wanted is not None
+        self.instances, self.wanted = self.wanted, None
 
     def parallelism(self) -> dict[str, int]:
-        """Operator → instances held now."""
-        return dict(zip(self.experiment.names, self.instances.tolist(), strict=True))
+        """Unit → instances held now."""
+        return dict(zip(self.experiment.units, self.instances.tolist(), strict=True))
 
-    def skew(self) -> Floats:
-        """How much more than the average the busiest instance of each operator gets."""
-        return skew_with(self.instances, self._skews)
+    @property
+    def shares(self) -> Floats | float:
+        """The share of its capacity that each operator has now."""
+        return 1.0 if self._disturbed is None else self._disturbed.shares[self.now]
 
-    def _take_over(self) -> None:
-        assert self.wanted is not None
-        self.instances, self.wanted, self._power = self.wanted, None, None
+    @property
+    def working(self) -> Integers:
+        """Instances that have not failed."""
+        if self._disturbed is None:
+            return self.instances
+        left: Integers = np.maximum(self.instances - self._disturbed.failed[self.now], 0)
+        return left
 
-    def _steady_until(self, end: int) -> int:
-        """The end of the span in which all operators keep the share of capacity that they have now."""
-        if self._shares is None:
-            return end
-        differs = (self._shares[self.now : end] != self._shares[self.now]).any(axis=1)
-        return self.now + int(np.argmax(differs)) if differs.any() else end
 
-    def _flow(self, until: int) -> None:
-        span = slice(self.now, until)
-        self.held[span] = self.instances
-        stopped = self.wanted is not None and self.experiment.scenario.scaling.kind == "restart"
-        self.down[span] = stopped
-        if self._power is None or self._shares is not None:
+class VirtualDataflow(Simulated):
+    """Advances a dataflow in steps of one second; nothing happens between calls."""
+
+    def __init__(self, experiment: Experiment, seed: int = 0) -> None:
+        super().__init__(experiment, seed)
+        size = len(experiment.graph.operators)
+        self.flow = Flow(*(np.zeros(size) for _ in Flow._fields))
+        self._power: Power | None = None
+        self._before = [np.zeros(size), np.zeros(size)]
+        self.wiring = _wiring(experiment)
+
+    def take_over(self) -> None:
+        """The change under way is there."""
+        super().take_over()
+        self._power = None
+
+    def flow_on(self, until: int, stopped: bool) -> None:
+        """Make the steps up to then."""
+        if self._power is None or self._disturbed is not None:
             self._power = self._present_power()
         power = self._power._replace(capacity=np.zeros(len(self.instances))) if stopped else self._power
-        advance(self.wiring, power, self.flow, self.experiment.offered[span], self.seen[span])
-        self.now = until
+        span = slice(self.now, until)
+        advance(self.wiring, power, self.flow, self.offered[span], self.seen[span])
+
+    def instance_work(self) -> tuple[Integers, Floats, Floats]:
+        """Since the last call: the operator of each instance, its records, and the seconds it worked."""
+        processed, useful = self.flow.processed - self._before[0], self.flow.useful - self._before[1]
+        self._before = [self.flow.processed.copy(), self.flow.useful.copy()]
+        counts, working = self.instances, self.working
+        skew = skew_with(working, self.experiment.skews)
+        share = instance_shares(counts, skew) if working is counts else failed_shares(counts, working, skew)
+        operator = np.repeat(np.arange(len(counts)), counts)
+        return operator, processed[operator] * share, (useful * counts)[operator] * share
+
+    def waiting(self, number: int) -> float:
+        """Records that wait before an operator."""
+        return float(self.flow.queue[number])
+
+    def latency(self, start: int, end: int) -> float | None:
+        """The mean over these seconds."""
+        return float(self.seen[start:end, LATENCY].sum() / (end - start))
 
     def _present_power(self) -> Power:
-        counts = self.instances.tolist()
-        tables = self.experiment.capacities
-        capacity = np.array([table[count] for table, count in zip(tables, counts, strict=True)])
-        if self._shares is not None:
-            capacity = capacity * self._shares[self.now]
+        experiment, working = self.experiment, self.working
+        capacity = experiment.capacity_of(working) * self.shares * experiment.undisturbed(self.instances)
         instances = self.instances.astype(np.float64)
-        even = capacity * (1 + self.skew())
-        service = np.where(np.isinf(capacity), UNLIMITED_SERVICE, instances / even)
-        return Power(capacity, service, instances)
+        even = capacity * (1 + skew_with(working, experiment.skews))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            service = np.where(np.isinf(capacity), UNLIMITED_SERVICE, working / even)
+        service = np.where(working > 0, service, 0.0)
+        return Power(capacity, service, instances, experiment.coordination * instances)
 
 
-def _wiring(graph: LogicalGraph, specs: tuple[SourceSpec | OperatorSpec, ...]) -> Wiring:
+def instance_shares(counts: Integers, skew: Floats) -> Floats:
+    """The share of its operator's records that each instance gets; the first one is the busiest."""
+    others = (1 - skew / np.maximum(counts - 1, 1)) / counts
+    shares = np.repeat(others, counts)
+    shares[np.cumsum(counts) - counts] = (1 + skew) / counts
+    return shares
+
+
+def failed_shares(counts: Integers, working: Integers, skew: Floats) -> Floats:
+    """The same where the last instances of an operator have failed and get nothing."""
+    shares = np.zeros(int(counts.sum()))
+    first = np.cumsum(counts) - counts
+    for start, alive, uneven in zip(first.tolist(), working.tolist(), skew.tolist(), strict=True):
+        if alive:
+            shares[start : start + alive] = instance_shares(np.array([alive]), np.array([uneven]))
+    return shares
+
+
+def _wiring(experiment: Experiment) -> Wiring:
+    graph, specs = experiment.graph, experiment.specs
     downstream: list[list[int]] = [[] for _ in graph.operators]
     for target, feeds in enumerate(graph.upstream):
         for origin in feeds:
@@ -108,10 +169,10 @@ def _wiring(graph: LogicalGraph, specs: tuple[SourceSpec | OperatorSpec, ...]) -
     return Wiring(
         *_lists([list(feeds) for feeds in graph.upstream]),
         *_lists(downstream),
-        selectivity=np.array([spec.selectivity if spec else 1.0 for spec in operators]),
+        selectivity=experiment.selectivity,
         room=np.array([spec.queue if spec and spec.queue else np.inf for spec in operators]),
         keeps_backlog=np.array([getattr(spec, "keeps_backlog", True) for spec in specs], dtype=np.int64),
-        variability=np.array([spec.variability if spec else 0.0 for spec in operators]),
+        variability=experiment.variability,
     )
 
 

@@ -104,6 +104,45 @@ def test_shipped_scenarios_are_listed(capsys):
             {"slowdowns": [{"operator": "parse", "start": 5, "end": 5, "capacity": 0.5}]},
             "slowdowns.0.end: 5 is not after the start at 5",
         ),
+        (
+            parse(distribution="gama"),
+            "operators.parse.distribution.kind: unknown distribution 'gama'; did you mean 'gamma'?",
+        ),
+        (
+            parse(distribution={"kind": "gamma", "vc": 1, "cv": 1}),
+            "operators.parse.distribution.gamma.vc: unknown key; did you mean 'cv'?",
+        ),
+        ({"sources": {"events": {"rate": "constant:5", "arrivals": "poison"}}}, "sources.events.arrivals"),
+        ({"latency": "event"}, "latency: input should be 'estimated' or 'events'"),
+        ({"latency": "events"}, "operators.count.queue: latency: events knows neither bounds nor skew"),
+        (
+            {"latency": "events", "sources": {"events": {"rate": "constant:5", "service_time": 1}}},
+            "sources.events.service_time: with latency: events a source is read without delay",
+        ),
+        (
+            {
+                "latency": "events",
+                "duration": "24h",
+                "operators": {"parse": {"inputs": ["events"], "service_time": 1}},
+            },
+            "latency: events follows single records, and 86,400,000 are more than",
+        ),
+        (
+            {"failures": [{"operator": "parse", "lasts": 5}]},
+            "failures.0: give either start or every",
+        ),
+        (
+            {"failures": [{"operator": "prase", "lasts": 5, "start": 1}]},
+            "failures.0.operator: no operator 'prase'; did you mean 'parse'?",
+        ),
+        ({"failures": [{"operator": "parse", "lasts": "long", "start": 1}]}, "failures.0.lasts: 'long' is"),
+        ({"interference": {"core": 4}}, "interference.core: unknown key; did you mean 'cores'?"),
+        (
+            {"interference": {"neighbours": {"every": 9, "lasts": 9, "capacity": 1.5}}},
+            "interference.neighbours.capacity: input should be less than or equal to 1",
+        ),
+        ({"batches": {"triger": 4}}, "batches.triger: unknown key; did you mean 'trigger'?"),
+        ({"batches": {}}, "operators.count.queue: has no meaning in batches"),
     ],
 )
 def test_a_bad_scenario_is_told_with_file_and_key(capsys, scenario, changes, said):

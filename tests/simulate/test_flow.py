@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.simulate.ports import VirtualSource, instance_shares
-from penstock.simulate.virtual import BACKLOG, LATENCY, QUEUED, READ, VirtualDataflow
+from penstock.simulate.ports import VirtualSource
+from penstock.simulate.virtual import BACKLOG, LATENCY, QUEUED, READ, VirtualDataflow, instance_shares
 from tests.simulate.experiments import an_experiment
 
 DIAMOND = {

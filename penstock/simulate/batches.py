@@ -1,0 +1,195 @@
+"""An application whose operators share slots: micro-batches, stage after stage, as on Spark."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from penstock.dataflow.batches import BatchExecution, StageExecution
+from penstock.dataflow.makespan import makespan
+from penstock.dataflow.metrics import Floats
+from penstock.simulate.capacity import Table, skew_with
+from penstock.simulate.disturbances import SERVICES, generator
+from penstock.simulate.experiment import Experiment
+from penstock.simulate.scenario import BatchSpec, OperatorSpec, SourceSpec
+from penstock.simulate.virtual import BACKLOG, LATENCY, READ, UNLIMITED_SERVICE, Simulated
+
+CLOSE = 1e-6
+"""Relative: how well the largest rate of a size is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A batch under way: when it ends, and the mean age that its records then have."""
+
+    batch: BatchExecution
+    ends: float
+    latency: float
+
+
+class VirtualBatches(Simulated):
+    """Advances micro-batch by micro-batch; executors that come while one runs count from the next on."""
+
+    def __init__(self, experiment: Experiment, seed: int = 0) -> None:
+        super().__init__(experiment, seed)
+        assert experiment.scenario.batches is not None
+        self.spec: BatchSpec = experiment.scenario.batches
+        self.source = experiment.graph.index[experiment.graph.sources[0]]
+        self._sums = np.concatenate([[0.0], np.cumsum(self.offered[:, self.source])])
+        self._random = [generator(seed, SERVICES, number) for number in range(len(experiment.names))]
+        self._read = self._clock = 0.0
+        self._running: _Running | None = None
+        self._changed_at = -1.0
+        self._latency = 0.0
+        self._batches = 0
+        self.finished: deque[BatchExecution] = deque()
+
+    @property
+    def slots(self) -> int:
+        """Slots that work now."""
+        return int(self.working[0]) * self.spec.cores
+
+    def take_over(self) -> None:
+        """The change under way is there."""
+        super().take_over()
+        self._changed_at = float(self.now)
+
+    def flow_on(self, until: int, stopped: bool) -> None:
+        """Let batches begin and end up to then; in a restart none begins, and one under way is finished."""
+        for second in range(self.now, until):
+            self._finish(second + 1.0)
+            while self._running is None and not stopped and self.slots and self._clock < second + 1.0:
+                self._begin(max(self._clock, float(second)))
+                self._finish(second + 1.0)
+            self._look(second, stopped)
+
+    def waiting(self) -> float:
+        """Records offered and not read by a finished or running batch."""
+        return float(self._sums[self.now] - self._read)
+
+    def observed(self, start: int, end: int) -> float:
+        """Records read in these seconds."""
+        return float(self.seen[start:end, READ].sum())
+
+    def latency(self) -> float | None:
+        """Mean age of the records of the last batch when it ended."""
+        return self._latency or None
+
+    def _finish(self, before: float) -> None:
+        running = self._running
+        if running is None or running.ends > before:
+            return
+        batch = running.batch
+        unsettled = batch.start < self._changed_at <= running.ends
+        self.finished.append(replace(batch, settled=not unsettled))
+        self._latency, self._running = running.latency, None
+        trigger = self.spec.trigger
+        self._clock = max(running.ends, (batch.start // trigger + 1) * trigger)
+
+    def _begin(self, start: float) -> None:
+        """Take all that was offered so far, at most what one batch may have."""
+        offered = float(np.interp(start, np.arange(len(self._sums)), self._sums))
+        records = min(offered - self._read, self.spec.most_records or np.inf)
+        if records <= 0:
+            self._clock = (start // self.spec.trigger + 1) * self.spec.trigger
+            return
+        factors = [
+            spec.distribution.factors(random, spec.tasks) if isinstance(spec, OperatorSpec) else None
+            for spec, random in zip(self.experiment.specs, self._random, strict=True)
+        ]
+        slowed = np.broadcast_to(1 / np.asarray(self.shares), (len(factors),))
+        stages = stage_executions(self.experiment, records, self.slots, factors, slowed)
+        seconds = self.spec.serial + sum(stage.wall_seconds for stage in stages)
+        oldest, newest = np.interp([self._read, self._read + records], self._sums, np.arange(len(self._sums)))
+        latency = start - (oldest + newest) / 2 + seconds
+        batch = BatchExecution(self._batches, start, seconds, self.slots, records, tuple(stages))
+        self._running = _Running(batch, start + seconds, float(latency))
+        self._batches += 1
+        self._read += records
+        self._spread(start, start + seconds, records)
+
+    def _spread(self, start: float, end: float, records: float) -> None:
+        """A batch reads its records over its whole time."""
+        edges = np.arange(int(start), min(int(np.ceil(end)), self.experiment.seconds) + 1.0)
+        reached: Floats = np.clip(edges, start, end)
+        parts = (reached[1:] - reached[:-1]) / (end - start)
+        self.seen[int(start) : int(start) + len(parts), READ] += parts * records
+
+    def _look(self, second: int, stopped: bool) -> None:
+        """The latency is that of the last batch, or of the records that a longer one still holds."""
+        running = self._running
+        if running is not None:
+            self.seen[second, LATENCY] = max(self._latency, second + 1 - running.batch.start)
+        else:
+            self._latency += 1.0 if stopped else 0.0
+            self.seen[second, LATENCY] = self._latency
+        self.seen[second, BACKLOG] = max(0.0, self._sums[second + 1] - self._read)
+
+
+def stage_executions(
+    experiment: Experiment,
+    records: float,
+    slots: int,
+    factors: Sequence[Floats | None],
+    slowed: Floats,
+) -> list[StageExecution]:
+    """The stages of a batch of so many records, one after the other on these slots."""
+    reaching = np.zeros(len(experiment.names))
+    stages = []
+    for number, (name, spec) in enumerate(zip(experiment.names, experiment.specs, strict=True)):
+        feeds = experiment.graph.upstream[number]
+        taken = sum(reaching[feed] for feed in feeds) if feeds else records
+        reaching[number] = taken * experiment.selectivity[number]
+        shares = np.full(spec.tasks, 1 / spec.tasks)
+        uneven = float(skew_with(np.array([spec.tasks]), float(experiment.skews[number]))[0])
+        if uneven:
+            shares[:] = (1 - uneven / (spec.tasks - 1)) / spec.tasks
+            shares[0] = (1 + uneven) / spec.tasks
+        drawn = factors[number]
+        work = taken * shares * record_seconds(spec, slots) * slowed[number]
+        useful = spec.task_time + (work if drawn is None else work * drawn)
+        wall = makespan(useful, slots)
+        sent = reaching[number] * shares
+        stages.append(StageExecution(name, taken * shares, sent, useful, np.zeros(spec.tasks), wall))
+    return stages
+
+
+def record_seconds(spec: SourceSpec | OperatorSpec, slots: int) -> float:
+    """What a record costs one of so many slots that disturb each other."""
+    seconds = spec.service_time or UNLIMITED_SERVICE
+    if isinstance(spec, SourceSpec) or isinstance(spec.curve, Table):
+        return seconds
+    speed_up = float(spec.curve.speed_up(np.array([float(slots)]))[0])
+    return seconds * slots / speed_up
+
+
+def largest_rates(experiment: Experiment, most: int) -> Floats:
+    """Records per second with 0, 1, ... `most` executors whose batches end within the trigger interval."""
+    spec = experiment.scenario.batches
+    assert spec is not None
+    rates = [_largest_rate(experiment, spec, executors * spec.cores) for executors in range(1, most + 1)]
+    return np.array([0.0, *rates])
+
+
+def _largest_rate(experiment: Experiment, spec: BatchSpec, slots: int) -> float:
+    factors = [None] * len(experiment.names)
+    even = np.ones(len(experiment.names))
+
+    def fits(rate: float) -> bool:
+        stages = stage_executions(experiment, rate * spec.trigger, slots, factors, even)
+        return spec.serial + sum(stage.wall_seconds for stage in stages) <= spec.trigger
+
+    if not fits(1e-9):
+        return 1e-9
+    low, high = 1e-9, 1.0
+    while fits(high):
+        low, high = high, high * 2
+        if high > 1e15:
+            return high
+    while high - low > CLOSE * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
