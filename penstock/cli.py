@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from penstock import __version__
 from penstock.commands import audit, benches, diagnosis, live, offline, run, setup, simulate
-from penstock.commands.printing import BAD_USAGE, DONE, FAILED, complain
+from penstock.commands.printing import BAD_USAGE, DONE, FAILED, complain, print_json
 
 INTERRUPTED = 130
 
@@ -57,11 +57,11 @@ def perform(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not isinstance(error, usage_error):
             raise
-        return _bad_usage(error)
+        return _bad_usage(error, sys.argv[1:] if arguments is None else arguments)
     return code if isinstance(code, int) else DONE
 
 
-def _bad_usage(error: Exception) -> int:
+def _bad_usage(error: Exception, arguments: Sequence[str]) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
         sys.stderr.write(context.get_help() + "\n")
@@ -69,7 +69,34 @@ def _bad_usage(error: Exception) -> int:
     said = getattr(error, "format_message", lambda: str(error))()
     hint = f" (see {context.command_path} --help)" if context is not None else ""
     complain(said.rstrip(".") + hint)
+    if _wants_json(context, arguments):
+        print_json({"error": said.rstrip(".") + hint})
     return BAD_USAGE
+
+
+def _wants_json(context: Any, arguments: Sequence[str]) -> bool:
+    """Whether `--json` was meant for us: the parser has failed, so the words themselves must tell."""
+    ours = list(arguments)
+    if "--" in ours:
+        ours = ours[: ours.index("--")]
+    is_command = context is not None and not hasattr(context.command, "commands")
+    if is_command and not context.allow_interspersed_args:
+        ours = ours[: _first_positional(context, ours)]
+    return "--json" in ours
+
+
+def _first_positional(context: Any, words: Sequence[str]) -> int:
+    """Where the command's first own argument stands; what follows it may belong to a user's script."""
+    valued = {
+        name
+        for option in context.command.params
+        for name in option.opts
+        if name.startswith("-") and not getattr(option, "is_flag", False)
+    }
+    at = list(words).index(context.info_name) + 1
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] in valued else 1
+    return at
 
 
 def main() -> None:
