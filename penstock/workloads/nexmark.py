@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -91,7 +92,7 @@ def _numbers(kind: str, first: int, count: int) -> Whole:
     return numbers[(place >= PERSONS_A_ROUND) & (place < bid_places)]
 
 
-def _whole(numbers: NDArray[np.float64]) -> Whole:
+def _whole(numbers: NDArray[np.floating[Any]]) -> Whole:
     rounded: Whole = np.rint(numbers).astype(np.int64)
     return rounded
 
