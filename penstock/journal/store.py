@@ -35,6 +35,10 @@ from penstock.journal.sqlite import SqliteFile
 
 RETAINED = 10_000
 """Observations, and decisions that led to no action, kept for each application."""
+APPLICATIONS_KEPT = 10
+"""Times as many are kept in all: each run of a driver is an application of its own, and none returns."""
+MEMORIES_KEPT = 10_000
+"""Memories kept in all: names of applications may come without end, too."""
 
 
 class Database(Protocol):
@@ -196,6 +200,7 @@ class Journal:
         with self.database.writing() as connection:
             connection.execute(sa.delete(memories).where(this))
             connection.execute(sa.insert(memories).values(row))
+            self._prune_memories(connection)
 
     def recall(self, owner: str, kind: str) -> dict[str, Plain]:
         """Key → what was learned, the oldest first."""
@@ -227,18 +232,35 @@ class Journal:
 
     def _prune(self, connection: Connection, table: sa.Table, application: str) -> None:
         """Now and then drop the oldest rows, never a decision that an action refers to."""
-        key = f"{table.name} {application}"
-        self._since_pruned[key] = self._since_pruned.get(key, 0) + 1
-        if self._since_pruned[key] < self.retained // 100:
+        if not self._is_due(f"{table.name} {application}", self.retained // 100):
             return
-        self._since_pruned[key] = 0
         mine = table.c.application == application
-        newest_first = sa.select(table.c.id).where(mine).order_by(table.c.id.desc())
-        oldest_kept = connection.execute(newest_first.offset(self.retained - 1).limit(1)).scalar()
-        if oldest_kept is not None:
-            used = sa.select(actions.c.decision_id)
-            spare = table.c.id.not_in(used) if table is decisions else sa.true()
-            connection.execute(sa.delete(table).where(mine, table.c.id < oldest_kept, spare))
+        _drop_oldest(connection, table, self.retained, mine)
+        _drop_oldest(connection, table, self.retained * APPLICATIONS_KEPT, sa.true())
+
+    def _prune_memories(self, connection: Connection) -> None:
+        if self._is_due(memories.name, MEMORIES_KEPT // 100):
+            newest_first = sa.select(memories.c.at).order_by(memories.c.at.desc())
+            oldest = connection.execute(newest_first.offset(MEMORIES_KEPT - 1).limit(1)).scalar()
+            if oldest is not None:
+                connection.execute(sa.delete(memories).where(memories.c.at < oldest))
+
+    def _is_due(self, key: str, every: int) -> bool:
+        """Whether it is time again, which it is at first: short runs would otherwise never prune."""
+        self._since_pruned[key] = self._since_pruned.get(key, every) + 1
+        if self._since_pruned[key] < every:
+            return False
+        self._since_pruned[key] = 0
+        return True
+
+
+def _drop_oldest(connection: Connection, table: sa.Table, kept: int, which: sa.ColumnElement[bool]) -> None:
+    newest_first = sa.select(table.c.id).where(which).order_by(table.c.id.desc())
+    oldest_kept = connection.execute(newest_first.offset(kept - 1).limit(1)).scalar()
+    if oldest_kept is not None:
+        used = sa.select(actions.c.decision_id)
+        spare = table.c.id.not_in(used) if table is decisions else sa.true()
+        connection.execute(sa.delete(table).where(which, table.c.id < oldest_kept, spare))
 
 
 def _repeated(connection: Connection, application: str, key: str) -> int | None:

@@ -83,6 +83,21 @@ def test_observations_are_kept_in_order_and_bounded(open_store: Opener):
     assert len(journal.observations("other")) == 5
 
 
+def test_many_short_runs_of_drivers_are_bounded_in_all(open_store: Opener):
+    for run in range(30):
+        journal = open_store(retained=2)
+        for now in range(3):
+            journal.observed(100.0 * run + now, a_window(float(now), application=f"app-{run}"))
+            answer = Hold(f"reason {'abc'[now]}")
+            journal.decided(100.0 * run + now, f"app-{run}", answer, NothingToDo(answer.reason))
+    # ten times what one application may keep, and the newest of them
+    kept = journal.observations()
+    assert 2 * 10 <= len(kept) <= 2 * 10 + 1
+    assert kept[-1].application == "app-29"
+    assert {record.application for record in journal.decisions()} == {f"app-{run}" for run in range(20, 30)}
+    assert all(record.first_at < 3000.0 for record in journal.decisions())
+
+
 def test_the_same_hold_again_is_one_row_with_a_count_and_both_times(journal: Journal):
     first = hold(journal, 10.0, "12.5 slots are needed and 14 are held")
     assert hold(journal, 20.0, "12.7 slots are needed and 14 are held") == first
