@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from penstock.errors import BadInput
 from penstock.workloads.nexmark import COLUMNS, Nexmark, schema_of
-from penstock.workloads.source import Content, LoadOptions, LoadSource
+from penstock.workloads.source import Content, LoadOptions, LoadSource, number_option
 
 NEXMARK_FORMAT = "penstock-nexmark"
 
@@ -78,15 +78,10 @@ def source_options(stream: Nexmark, kind: str, columns: tuple[str, ...] = ()) ->
 
 
 def _stream(options: Mapping[str, str]) -> Nexmark:
-    given = {field: _number(options, option) for option, field in _NUMBERS.items() if option in options}
+    given = {
+        field: number_option(options, option, 0.0) for option, field in _NUMBERS.items() if option in options
+    }
     return replace(Nexmark(seed=LoadOptions.of(options).seed), **given)  # type: ignore[arg-type]
-
-
-def _number(options: Mapping[str, str], option: str) -> float:
-    try:
-        return float(options[option])
-    except ValueError:
-        raise BadInput(f"the option {option} is {options[option]!r}, not a number") from None
 
 
 def _columns(text: str | None, kind: str) -> tuple[str, ...]:

@@ -26,7 +26,11 @@ class Pacer:
 
     def serve(self, records: int) -> None:
         """Account for these records, sleeping once the debt is worth it."""
-        self.debt_seconds += records * self.seconds_per_record
+        self.owe(records * self.seconds_per_record)
+
+    def owe(self, seconds: float) -> None:
+        """Account for a service time, sleeping once the debt is worth it."""
+        self.debt_seconds += seconds
         if self.debt_seconds >= SHORTEST_SLEEP:
             self.settle()
 

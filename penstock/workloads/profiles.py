@@ -6,7 +6,9 @@ A profile is written as text, so that a data source option or a command line can
     steps:0=100,60=300,120=100                a new rate from each second on
     sine:mean=100,amplitude=50,period=60      mean + amplitude · sin(2πt / period)
     bursts:base=100,peak=400,every=60,length=10   the peak rate in the first 10 s of every 60 s
-    recorded:path=trace.csv,scale=0.01,speed=10   a file of lines `second|value`, replayed ten times as fast
+    recorded:path=trace.csv,scale=0.01,speed=10   a file of lines `second,value`, replayed ten times as fast
+
+Lines of a recording may separate the two by `|` instead of a comma, and the first may be a heading.
 """
 
 from __future__ import annotations
@@ -141,12 +143,12 @@ def parse_profile(text: str, read: Callable[[str], str] | None = None) -> Profil
 
 
 def recorded_profile(text: str, scale: float = 1.0, speed: float = 1.0, name: str = "recording") -> Steps:
-    """A profile from lines `second|value`: each value holds until the next line's second."""
+    """A profile from lines `second,value`: each value holds until the next line's second."""
     if not (scale > 0 and speed > 0):
         raise BadInput(f"{name}: scale and speed must be above 0")
     rows = [_recorded_row(line, f"{name}, line {number}") for number, line in _data_lines(text)]
     if not rows:
-        raise BadInput(f"{name} has no lines `second|value`")
+        raise BadInput(f"{name} has no lines `second,value`")
     first = rows[0][0]
     return Steps.of([((second - first) / speed, value * scale) for second, value in rows])
 
@@ -219,13 +221,14 @@ def _number(text: str, what: str) -> float:
 
 def _data_lines(text: str) -> list[tuple[int, str]]:
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
-    return [(number, line) for number, line in lines if line and line != "second|value"]
+    kept = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    return kept[1:] if kept and kept[0][1] in ("second|value", "second,value") else kept
 
 
 def _recorded_row(line: str, where: str) -> tuple[float, float]:
-    second, separator, value = line.partition("|")
+    second, separator, value = line.partition("|" if "|" in line else ",")
     if not separator:
-        raise BadInput(f"{where}: {line!r} is not `second|value`")
+        raise BadInput(f"{where}: {line!r} is not `second,value`")
     return _number(second, f"{where}: the second"), _number(value, f"{where}: the value")
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from penstock.workloads.draws import draws
+from penstock.workloads.draws import chosen, draws
 
 WORDS_PER_SENTENCE = 20
 VOCABULARY = 1000
@@ -33,20 +33,24 @@ def vocabulary() -> tuple[str, ...]:
     )
 
 
-def word_numbers(first: int, count: int, seed: int) -> NDArray[np.int64]:
-    """The words of records first … first+count-1, 20 to a record."""
+def word_numbers(first: int, count: int, seed: int, skew: float = 0.0) -> NDArray[np.int64]:
+    """The words of records first … first+count-1, 20 to a record; this share of them is word 0 (skew)."""
     position = np.arange(first * WORDS_PER_SENTENCE, (first + count) * WORDS_PER_SENTENCE, dtype=np.uint64)
-    return (draws(position, seed) % np.uint64(VOCABULARY)).astype(np.int64)
+    drawn = draws(position, seed)
+    words: NDArray[np.int64] = (drawn % np.uint64(VOCABULARY)).astype(np.int64)
+    if skew:
+        words[chosen(drawn, 40, 24, skew)] = 0
+    return words
 
 
-def sentences(first: int, count: int, seed: int) -> pa.Array:
+def sentences(first: int, count: int, seed: int, skew: float = 0.0) -> pa.Array:
     """Records first … first+count-1 as one Arrow array of text."""
-    words = pa.array(vocabulary()).take(pa.array(word_numbers(first, count, seed)))
+    words = pa.array(vocabulary()).take(pa.array(word_numbers(first, count, seed, skew)))
     offsets = pa.array(np.arange(0, (count + 1) * WORDS_PER_SENTENCE, WORDS_PER_SENTENCE, dtype=np.int32))
     return pc.binary_join(pa.ListArray.from_arrays(offsets, words), " ")
 
 
-def word_counts(records: int, seed: int, first: int = 0) -> Counter[str]:
+def word_counts(records: int, seed: int, first: int = 0, skew: float = 0.0) -> Counter[str]:
     """The reference answer: how often each word occurs in the first so many records."""
     names = vocabulary()
-    return Counter(names[number] for number in word_numbers(first, records, seed).tolist())
+    return Counter(names[number] for number in word_numbers(first, records, seed, skew).tolist())

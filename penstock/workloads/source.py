@@ -6,7 +6,8 @@
 Options: `profile` (text, see profiles.py), `partitions` (tasks a batch, default 4), `start` (seconds
 since the epoch at which the profile begins; default: when the query first starts), `maxRecords`
 (after so many in all the source stays silent), `maxRecordsPerBatch` (admission control), `seed`,
-`content` (`sentences`, or `numbers` for record numbers alone, which cost next to nothing), `preload`
+`content` (`sentences`, or `numbers` for record numbers alone, which cost next to nothing), `skew` (the
+share of the words of sentences that are one and the same), `preload`
 and `preloadPerBatch` (so many records are offered before the profile begins, in batches of that size:
 the profile's clock starts when they are read).
 
@@ -27,6 +28,7 @@ What Spark 4.3 reports of it in the progress JSON of each batch, under `sources[
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,13 +71,14 @@ class Sentences:
     """The number of the record and a sentence of 20 words."""
 
     seed: int = 0
+    skew: float = 0.0
     schema: str = "number bigint, sentence string"
     rows_per_batch: int = 500
     """Small enough that a paced operator downstream starts early, large enough to be cheap."""
 
     def batch(self, first: int, count: int) -> pa.RecordBatch:
         """Records by number."""
-        return record_batch(first, count, self.seed)
+        return record_batch(first, count, self.seed, self.skew)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +109,11 @@ class LoadOptions:
     @staticmethod
     def of(options: Mapping[str, str]) -> LoadOptions:
         """Read the options of `spark.readStream`."""
-        start = options.get("start")
+        start = number_option(options, "start", math.nan)
         return LoadOptions(
             profile=parse_profile(options.get("profile", "constant:1")),
             partitions=_whole(options, "partitions", 4, least=1) or 1,
-            start_ms=None if start is None else round(_number(start) * 1000),
+            start_ms=None if math.isnan(start) else round(start * 1000),
             max_records=_whole(options, "maxRecords", None, least=0),
             max_records_per_batch=_whole(options, "maxRecordsPerBatch", None, least=1),
             seed=_whole(options, "seed", 0, least=0) or 0,
@@ -204,7 +207,12 @@ class LoadSource(DataSource):
         name = self.options.get("content", "sentences")
         if name not in ("sentences", "numbers"):
             raise BadInput(f"the option content is {name!r}, not sentences or numbers")
-        return Numbers() if name == "numbers" else Sentences(LoadOptions.of(self.options).seed)
+        if name == "numbers":
+            return Numbers()
+        skew = number_option(self.options, "skew", 0.0)
+        if not 0 <= skew <= 1:
+            raise BadInput(f"the option skew is {skew:g}, not between 0 and 1")
+        return Sentences(LoadOptions.of(self.options).seed, skew)
 
     def streamReader(self, schema: StructType) -> LoadReader:  # noqa: N802
         """Make the reader; options are checked here, before the query starts to run."""
@@ -217,10 +225,10 @@ def record_ranges(start: int, end: int, parts: int) -> list[RecordRange]:
     return [RecordRange(first, last) for first, last in pairwise(cuts) if last > first]
 
 
-def record_batch(first: int, count: int, seed: int) -> pa.RecordBatch:
+def record_batch(first: int, count: int, seed: int, skew: float = 0.0) -> pa.RecordBatch:
     """The records themselves, with the schema that Spark expects."""
     return pa.RecordBatch.from_arrays(
-        [_numbers(first, count), sentences(first, count, seed)],
+        [_numbers(first, count), sentences(first, count, seed, skew)],
         names=["number", "sentence"],
     )
 
@@ -242,8 +250,10 @@ def _whole(options: Mapping[str, str], key: str, default: int | None, least: int
     return value
 
 
-def _number(text: str) -> float:
+def number_option(options: Mapping[str, str], key: str, default: float) -> float:
+    """An option that is a number."""
+    text = options.get(key)
     try:
-        return float(text)
+        return default if text is None else float(text)
     except ValueError:
-        raise BadInput(f"the option start is {text!r}, not seconds since the epoch") from None
+        raise BadInput(f"the option {key} is {text!r}, not a number") from None

@@ -41,6 +41,8 @@ class WordCount:
     count_partitions: int = 6
     state_partitions: int = 3
     seed: int = 0
+    skew: float = 0.0
+    """Share of the words that are one and the same: all of them go to one instance of Count."""
     start: float | None = None
     max_records: int | None = None
     max_records_per_batch: int | None = None
@@ -69,6 +71,7 @@ class WordCount:
             "profile": self.profile,
             "partitions": self.source_partitions,
             "seed": self.seed,
+            "skew": self.skew or None,
             "start": self.start,
             "maxRecords": self.max_records,
             "maxRecordsPerBatch": self.max_records_per_batch,

@@ -159,3 +159,9 @@ def test_text_that_is_no_profile_is_refused(text):
 def test_a_bad_recording_names_the_line(text, named):
     with pytest.raises(BadInput, match=named):
         recorded_profile(text)
+
+
+@pytest.mark.parametrize("text", ["second,value\n0,10\n# a pause\n5,20\n", "second|value\n0|10\n5|20\n"])
+def test_a_recording_may_use_commas_or_bars(text):
+    profile = recorded_profile(text)
+    assert [profile.rate(second) for second in (0, 4.9, 5, 50)] == [10, 10, 20, 20]
