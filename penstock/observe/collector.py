@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from penstock.dataflow.batches import BatchExecution
 from penstock.dataflow.critical import CriticalWindow
 from penstock.dataflow.graph import LogicalGraph, Operator
@@ -20,6 +22,7 @@ from penstock.observe.tracking import SourceTrack, Waiting
 
 _BATCHES_KEPT = 64
 _CRITICAL_SHOWN = 4
+_BATCHES_FOR_LOAD = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,14 @@ class ObservedBatch:
     slots: int
     settled: bool = True
     critical: CriticalWindow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateTasks:
+    """The tasks of one stage with state: where each ran last, and its usual seconds."""
+
+    executors: tuple[str, ...]
+    seconds: tuple[float, ...]
 
 
 class QueryCollector:
@@ -122,6 +133,17 @@ class QueryCollector:
                 counts[executor] = counts.get(executor, 0) + 1
         return counts
 
+    def state_tasks(self) -> tuple[StateTasks, ...]:
+        """One entry for each stage with state, in the order in which they run."""
+        known = [batch for batch in self._batches if self._has_layout(batch)][-_BATCHES_FOR_LOAD:]
+        stateful = {operator.name for operator in self._layout if operator.stateful}
+        found = []
+        for table in known[-1].tables if known else ():
+            if table.execution.operator in stateful:
+                seconds = _usual_seconds(table.execution.operator, known, len(table.executor))
+                found.append(StateTasks(table.executor, seconds))
+        return tuple(found)
+
     def _has_layout(self, batch: ObservedBatch) -> bool:
         names = {table.execution.operator for table in batch.tables}
         return bool(names) and names == {operator.name for operator in self._layout}
@@ -172,6 +194,17 @@ class QueryCollector:
             return None
         spans = _spans([batch.progress for batch in batches], self.period_seconds)
         return spans[-1] / 2 + batches[-1].progress.timeline.total
+
+
+def _usual_seconds(operator: str, batches: Sequence[ObservedBatch], tasks: int) -> tuple[float, ...]:
+    """The median of each task over some batches: one slow task is no load."""
+    columns = [
+        table.execution.useful_seconds
+        for batch in batches
+        for table in batch.tables
+        if table.execution.operator == operator and len(table.executor) == tasks
+    ]
+    return tuple(float(seconds) for seconds in np.median(np.array(columns), axis=0))
 
 
 def _spans(progresses: Sequence[BatchProgress], period: float | None) -> list[float]:

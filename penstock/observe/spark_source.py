@@ -12,7 +12,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow, Execution, ExecutorState
 from penstock.errors import BadMetrics, SparkUnavailable
 from penstock.observe.analysis import BatchAnalysis
-from penstock.observe.collector import ObservedBatch, QueryCollector
+from penstock.observe.collector import ObservedBatch, QueryCollector, StateTasks
 from penstock.observe.progress import BatchProgress, parse_progress
 from penstock.observe.sources import reader_for
 from penstock.observe.spark_session import application_id, check_supported
@@ -130,6 +130,11 @@ class SparkSource:
             for executor, count in collector.executors_of_state().items():
                 bins[executor] = bins.get(executor, 0) + count
         return bins
+
+    def state_tasks(self, query_id: str) -> tuple[StateTasks, ...]:
+        """The tasks of each stage with state of this query, as last observed."""
+        collector = self._collectors.get(query_id)
+        return collector.state_tasks() if collector is not None else ()
 
     def _forget_ended(self, queries: list[RunningQuery]) -> list[str]:
         running = {query.query_id: query.run_id for query in queries}

@@ -1,0 +1,269 @@
+"""Carries out plans on a running application, boundary by boundary, in a thread of its own.
+
+A move holds when it is issued right after a batch has ended, before the next one's tasks are placed: that
+is within some tenths of a second, so the loop's own ticks would come too late.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from penstock.decide.outcome import Status
+from penstock.errors import ActionFailed, PenstockError
+from penstock.migrate.bins import Bin
+from penstock.migrate.boundary import Boundary, Instruction, Place, Snapshot
+from penstock.migrate.migration import Migration, MigrationOutcome, Progress, abandon, begin, step
+from penstock.migrate.migration_settings import MigrationSettings
+from penstock.migrate.plan import Plan
+from penstock.migrate.spark_placement import StateStage
+from penstock.migrate.spark_views import SparkViews
+from penstock.observe.spark_status import RunningQuery
+
+_LOG = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.02
+SNAPSHOT_DELAY_SECONDS = 0.06
+"""After a batch Spark asks for laggards itself and forgets what was asked before: so we ask a bit later."""
+BATCHES_FOR_STEADY = 10
+LONGEST_SILENCE_SECONDS = 120.0
+SILENCE_AFTER_STOP_SECONDS = 30.0
+STRAYS_LOOKED_FOR = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a migration stands, for whoever watches."""
+
+    state: str
+    moved: int
+    of: int
+    batch_seconds: float = 0.0
+    steady_seconds: float = 0.0
+    detail: str = ""
+
+    def plain(self) -> dict[str, Any]:
+        """This as plain data."""
+        return {
+            "state": self.state,
+            "moved": self.moved,
+            "of": self.of,
+            "batch_seconds": self.batch_seconds,
+            "steady_seconds": self.steady_seconds,
+            "detail": self.detail,
+        }
+
+
+class SparkMigrator:
+    """One migration at a time; its outcomes are told by `poll`."""
+
+    def __init__(self, views: SparkViews, locality_wait_seconds: float = 10.0) -> None:
+        self._views = views
+        self._locality_wait = locality_wait_seconds
+        self._thread: threading.Thread | None = None
+        self._stop: str | None = None
+        self._outcomes: tuple[MigrationOutcome, ...] | None = None
+        self._standing: Standing | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether a migration is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def begin(self, plans: Sequence[Plan], settings: MigrationSettings | None = None) -> None:
+        """Start to carry out these plans, one query after the other; returns at once."""
+        if self.running:
+            raise ActionFailed("a migration is under way: wait for its end, or stop it")
+        self._stop, self._outcomes = None, None
+        self._standing = Standing("moving", 0, sum(len(plan.moves) for plan in plans))
+        self._thread = threading.Thread(
+            target=self._run, args=(tuple(plans), settings), name="penstock-migration", daemon=True
+        )
+        self._thread.start()
+
+    def poll(self) -> tuple[MigrationOutcome, ...] | None:
+        """One outcome for each plan; None while the migration goes on."""
+        return self._outcomes
+
+    def stop(self, reason: str) -> bool:
+        """Ask it to stop at the next batch boundary; whether there was one to stop."""
+        self._stop = reason
+        return self.running
+
+    def standing(self) -> Standing | None:
+        """How the last migration stands; None before the first."""
+        return self._standing
+
+    def _run(self, plans: tuple[Plan, ...], settings: MigrationSettings | None) -> None:
+        outcomes: list[MigrationOutcome] = []
+        for plan in plans:
+            try:
+                outcomes.append(self._migrate(plan, settings, sum(len(one.moved) for one in outcomes)))
+            except PenstockError as problem:
+                outcomes.append(_failed(plan, str(problem)))
+            except Exception as problem:
+                _LOG.exception("a migration failed")
+                outcomes.append(_failed(plan, f"{type(problem).__name__}: {problem}"))
+        self._standing = _final(outcomes, self._standing)
+        self._outcomes = tuple(outcomes)
+
+    def _migrate(self, plan: Plan, settings: MigrationSettings | None, moved_before: int) -> MigrationOutcome:
+        query = self._views.query(plan.query)
+        if query is None:
+            return _failed(plan, "the query is not running")
+        stages = {stage.operator: stage for stage in self._views.stages(query)}
+        self._views.placement.hold_placement(self._locality_wait)
+        chosen = self._settings(plan, stages, settings)
+        session = _Session(self._views, query, stages, lambda: self._stop)
+        if not session.next_batch():
+            return _failed(plan, session.why_silent)
+        progress = begin(plan, session.steady_seconds(), session.batch, chosen)
+        while progress.outcome is None:
+            session.perform(progress)
+            self._tell(progress.migration, moved_before)
+            if not session.next_batch():
+                return abandon(progress.migration, session.why_silent)
+            progress = step(progress.migration, session.boundary(progress.migration))
+        self._tell(progress.migration, moved_before)
+        return progress.outcome
+
+    def _settings(
+        self, plan: Plan, stages: dict[int, StateStage], settings: MigrationSettings | None
+    ) -> MigrationSettings:
+        """Snapshots are waited for only where the store uploads them on demand."""
+        chosen = settings or MigrationSettings.of(plan.strategy)
+        if not plan.moves or not chosen.prepare:
+            return chosen
+        first = plan.moves[0].bin
+        sized = self._views.placement.stored(stages[first.operator], first)
+        return chosen if sized.on_demand else replace(chosen, prepare=False)
+
+    def _tell(self, migration: Migration, moved_before: int) -> None:
+        total = self._standing.of if self._standing else len(migration.plan.moves)
+        moved = moved_before + len(migration.settled)
+        self._standing = Standing("moving", moved, total, migration.last_seconds, migration.steady_seconds)
+
+
+class _Session:
+    """One query followed from batch to batch while its bins move."""
+
+    def __init__(
+        self,
+        views: SparkViews,
+        query: RunningQuery,
+        stages: dict[int, StateStage],
+        asked_to_stop: Callable[[], str | None],
+    ) -> None:
+        self._views, self._query, self._stages, self._asked_to_stop = views, query, stages, asked_to_stop
+        self._looked_for = 0
+        self._asked: set[Bin] = set()
+        self.batch = self._views.status.last_batch(query)
+        self.ended_at = time.monotonic()
+        self.why_silent = ""
+
+    def next_batch(self) -> bool:
+        """Wait for the end of the next batch; False when none comes, with the reason in `why_silent`."""
+        begun = checked = time.monotonic()
+        while True:
+            batch = self._views.status.last_batch(self._query)
+            now = time.monotonic()
+            if batch > self.batch:
+                self.batch, self.ended_at = batch, now
+                return True
+            if now - checked > 1.0:
+                checked = now
+                if not self._still_runs():
+                    return False
+            if now - begun > self._patience():
+                self.why_silent = self._asked_to_stop() or f"no batch ended within {now - begun:.0f} s"
+                return False
+            time.sleep(POLL_SECONDS)
+
+    def steady_seconds(self) -> float:
+        """What a batch takes when nothing moves."""
+        reports = self._views.status.progress(self._query, 0.0, float("inf"), 2 * BATCHES_FOR_STEADY)
+        seconds = [_seconds(report) for report in reports if "addBatch" in (report.get("durationMs") or {})]
+        return median(seconds[-BATCHES_FOR_STEADY:]) if seconds else 1.0
+
+    def boundary(self, migration: Migration) -> Boundary:
+        """What is seen now; of the bins that arrived earlier a few are looked for each time."""
+        bins = {one.move.bin for one in migration.placed} | set(self._some_settled(migration))
+        locations: dict[Bin, str] = {}
+        for stage in self._stages.values():
+            mine = [bin_ for bin_ in bins if bin_.operator == stage.operator]
+            locations |= self._views.placement.locations(stage, mine)
+        snapshots = {bin_: self._snapshot(bin_) for bin_ in self._asked}
+        reports = self._views.status.progress(self._query, 0.0, float("inf"), 1)
+        seconds = _seconds(reports[-1]) if reports else 0.0
+        workers = self._views.workers()
+        return Boundary(self.batch, seconds, locations, workers, snapshots, self._asked_to_stop())
+
+    def perform(self, progress: Progress) -> None:
+        """Do what the migration says, now that no batch has placed its tasks."""
+        for instruction in progress.instructions:
+            self._instruct(instruction)
+
+    def _instruct(self, instruction: Instruction) -> None:
+        placement = self._views.placement
+        if isinstance(instruction, Place):
+            hosts = {worker.worker: worker.host for worker in self._views.workers()}
+            for move in instruction.moves:
+                if move.target in hosts:
+                    stage = self._stages[move.bin.operator]
+                    placement.place(stage, move.bin, hosts[move.target], move.target)
+            self._asked -= {move.bin for move in instruction.moves}
+        elif isinstance(instruction, Snapshot):
+            time.sleep(max(0.0, SNAPSHOT_DELAY_SECONDS - (time.monotonic() - self.ended_at)))
+            placement.ask_for_snapshots(self._stages.values(), instruction.bins)
+            self._asked |= set(instruction.bins)
+
+    def _snapshot(self, bin_: Bin) -> int:
+        found = self._views.placement.stored(self._stages[bin_.operator], bin_).snapshot
+        return -1 if found is None else found
+
+    def _some_settled(self, migration: Migration) -> list[Bin]:
+        settled = [one.move.bin for one in migration.settled]
+        if not settled:
+            return []
+        first = self._looked_for % len(settled)
+        self._looked_for += STRAYS_LOOKED_FOR
+        return (settled[first:] + settled[:first])[:STRAYS_LOOKED_FOR]
+
+    def _still_runs(self) -> bool:
+        found = self._views.query(self._query.query_id)
+        if found is None or found.run_id != self._query.run_id:
+            self.why_silent = "the query ended" if found is None else "the query was restarted"
+            return False
+        return True
+
+    def _patience(self) -> float:
+        if self._asked_to_stop() is not None:
+            return SILENCE_AFTER_STOP_SECONDS
+        return LONGEST_SILENCE_SECONDS + 3 * (self._query.period_seconds or 0.0)
+
+
+def _seconds(report: dict[str, Any]) -> float:
+    return float((report.get("durationMs") or {}).get("triggerExecution", 0)) / 1000
+
+
+def _failed(plan: Plan, why: str) -> MigrationOutcome:
+    return MigrationOutcome(Status.FAILED, (), tuple((move, why) for move in plan.moves), 0, 0.0, why)
+
+
+def _final(outcomes: Sequence[MigrationOutcome], before: Standing | None) -> Standing:
+    statuses = {outcome.status for outcome in outcomes}
+    worst = next((one for one in (Status.FAILED, Status.PARTIAL) if one in statuses), Status.DONE)
+    stopped = any(outcome.stopped for outcome in outcomes)
+    moved = sum(len(outcome.moved) for outcome in outcomes)
+    if worst is Status.FAILED and moved:
+        worst = Status.PARTIAL
+    detail = "; ".join(outcome.detail for outcome in outcomes if outcome.detail)
+    state = "stopped" if stopped else worst.value
+    total = before.of if before else moved
+    last = (before.batch_seconds, before.steady_seconds) if before else (0.0, 0.0)
+    return Standing(state, moved, total, *last, detail)

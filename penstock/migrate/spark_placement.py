@@ -1,0 +1,259 @@
+"""Where Spark keeps the bins of a running query, and how one is sent elsewhere.
+
+Everything here is private to Spark and therefore kept in this one file; seen to work on Spark 4.3 with
+RocksDB and HDFS-backed stores. Spark's own coordinator decides where a stateful task runs, by who last
+reported to hold its store. Reporting another executor moves the bin: from the next batch on its task runs
+there and loads the state from the checkpoint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from penstock.migrate.bins import Bin
+from penstock.observe.spark_status import RunningQuery, spark_errors
+
+_LOCALITY_KEYS = ("spark.locality.wait", "spark.locality.wait.process", "spark.locality.wait.node")
+_SNAPSHOT_FILE = re.compile(r"^(\d+)(?:_[^.]*)?\.(?:zip|snapshot)$")
+_CHANGE_FILE = re.compile(r"^(\d+)(?:_[^.]*)?\.(?:changelog|delta)$")
+_MARK_STEP = 1 << 40
+"""Further apart than any lag that Spark is told to tolerate, and far above any real version."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateStage:
+    """One stage with state: all stores of its operators, which only move together.
+
+    `operator` is the lowest id of its operators, by which its bins are called.
+    """
+
+    query: str
+    run: str
+    operator: int
+    stores: tuple[tuple[int, str], ...]
+    partitions: int
+    root: str
+
+    def bins(self) -> tuple[Bin, ...]:
+        """All bins of the stage."""
+        return tuple(Bin(self.query, self.operator, number) for number in range(self.partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSize:
+    """What a bin occupies in the checkpoint: bytes to load, and the version of the newest snapshot.
+
+    `on_demand`: whether its kind of store uploads a snapshot when asked.
+    """
+
+    bytes: int = 0
+    snapshot: int | None = None
+    on_demand: bool = True
+
+
+class SparkPlacement:
+    """Talks to the coordinator of state stores of one application."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        with spark_errors("opening its state store coordinator"):
+            jvm: Any = spark._jvm
+            self._jvm = jvm
+            self._context: Any = spark.sparkContext._jsc.sc()
+            manager = spark._jsparkSession.sessionState().streamingQueryManager()
+            self._coordinator: Any = manager.stateStoreCoordinator()
+            convert: Any = jvm.org.apache.spark.api.python.PythonUtils
+            self._nobody: Any = convert.toSeq(jvm.java.util.ArrayList())
+        self._ids: dict[tuple[str, int, int, str], Any] = {}
+        self._marks: dict[str, int] = {}
+        self._waits: dict[str, str | None] = {}
+
+    def stages(self, query: RunningQuery) -> tuple[StateStage, ...]:
+        """The stages with state of the query's newest batch; empty before the first one."""
+        with spark_errors("reading the stateful operators of a query"):
+            execution = query.execution.lastExecution()
+            if execution is None:
+                return ()
+            found = list(_stateful(execution.executedPlan(), [0], 0))
+        return _grouped(query, found)
+
+    def locations(self, stage: StateStage, bins: Iterable[Bin]) -> dict[Bin, str]:
+        """Who hosts each bin; an executor reports at each access, so this is where the last task ran."""
+        found: dict[Bin, str] = {}
+        with spark_errors("asking where state is"):
+            for bin_ in bins:
+                operator, store = stage.stores[0]
+                location = self._coordinator.getLocation(self._id(stage, operator, bin_.partition, store))
+                if location.isDefined():
+                    found[bin_] = str(location.get()).rsplit("_", 1)[1]
+        return found
+
+    def place(self, stage: StateStage, bin_: Bin, host: str, executor: str) -> None:
+        """Let the bin's next task run on this executor."""
+        with spark_errors(f"moving bin {bin_}"):
+            for operator, store in stage.stores:
+                identity = self._id(stage, operator, bin_.partition, store)
+                self._coordinator.reportActiveInstance(identity, host, executor, self._nobody)
+
+    def ask_for_snapshots(self, stages: Iterable[StateStage], bins: Iterable[Bin]) -> None:
+        """Let the next batch upload snapshots of these bins and of no others.
+
+        Spark forces an upload where a store's newest snapshot lags far behind. So all stores but the chosen
+        are reported to have a snapshot of the far future, and then the laggards are asked for. Spark keeps
+        the highest report, so each time goes one mark further. The reports serve nothing but this lag.
+        """
+        chosen = set(bins)
+        known = list(stages)
+        with spark_errors("asking for snapshots"):
+            mark = self._marks[known[0].run] = self._marks.get(known[0].run, 0) + _MARK_STEP
+            for stage in known:
+                for bin_ in stage.bins():
+                    if bin_ not in chosen:
+                        for operator, store in stage.stores:
+                            identity = self._id(stage, operator, bin_.partition, store)
+                            self._coordinator.snapshotUploaded(identity, mark, 0)
+            run = self._jvm.java.util.UUID.fromString(known[0].run)
+            self._coordinator.logLaggingStateStores(run, mark, True)
+
+    def stored(self, stage: StateStage, bin_: Bin) -> StoredSize:
+        """What lies in the checkpoint for this bin."""
+        sizes = []
+        with spark_errors("listing state files"):
+            for operator, store in stage.stores:
+                folder = f"{stage.root}/{operator}/{bin_.partition}"
+                sizes.append(_size(self._listing(folder if store == "default" else f"{folder}/{store}")))
+        snapshots = [size.snapshot for size in sizes]
+        oldest = None if None in snapshots else min(one for one in snapshots if one is not None)
+        return StoredSize(sum(size.bytes for size in sizes), oldest, all(size.on_demand for size in sizes))
+
+    def hold_placement(self, seconds: float) -> None:
+        """Let a task wait at least so long for its own executor; with 0 s it takes any, and state is lost.
+
+        Spark reads this for each stage anew. What was set before comes back with `release_placement`.
+        """
+        with spark_errors("setting spark.locality.wait"):
+            conf = self._context.conf()
+            for key in _LOCALITY_KEYS:
+                before = str(conf.get(key)) if conf.contains(key) else None
+                fallback = conf.get(_LOCALITY_KEYS[0], "3s")
+                held = self._jvm.org.apache.spark.network.util.JavaUtils.timeStringAsMs(before or fallback)
+                if held < seconds * 1000:
+                    self._waits.setdefault(key, before)
+                    conf.set(key, f"{round(seconds * 1000)}ms")
+
+    def release_placement(self) -> None:
+        """Set `spark.locality.wait` back to what the user had."""
+        with spark_errors("setting spark.locality.wait back"):
+            for key, before in self._waits.items():
+                if before is None:
+                    self._context.conf().remove(key)
+                else:
+                    self._context.conf().set(key, before)
+        self._waits = {}
+
+    def _listing(self, folder: str) -> dict[str, int]:
+        """File name → bytes; tables of RocksDB lie one folder deeper."""
+        path = self._jvm.org.apache.hadoop.fs.Path(folder)
+        system = path.getFileSystem(self._context.hadoopConfiguration())
+        if not system.exists(path):
+            return {}
+        files: dict[str, int] = {}
+        for entry in system.listStatus(path):
+            name = str(entry.getPath().getName())
+            if entry.isDirectory():
+                inner = system.listStatus(entry.getPath())
+                files[name] = sum(int(one.getLen()) for one in inner)
+            else:
+                files[name] = int(entry.getLen())
+        return files
+
+    def _id(self, stage: StateStage, operator: int, partition: int, store: str) -> Any:
+        key = (stage.run, operator, partition, store)
+        if key not in self._ids:
+            state = self._jvm.org.apache.spark.sql.execution.streaming.state
+            run = self._jvm.java.util.UUID.fromString(stage.run)
+            within = state.StateStoreId(stage.root, operator, partition, store)
+            self._ids[key] = state.StateStoreProviderId(within, run)
+        return self._ids[key]
+
+
+def _size(files: Mapping[str, int]) -> StoredSize:
+    """The newest snapshot and what was changed after it: what a new worker has to read.
+
+    RocksDB keeps its tables beside the snapshots, and old ones stay a while: an upper bound, then.
+    """
+    snapshots = [int(found.group(1)) for name in files if (found := _SNAPSHOT_FILE.match(name))]
+    newest = max(snapshots, default=None)
+    size = 0
+    for name, length in files.items():
+        snapshot, change = _SNAPSHOT_FILE.match(name), _CHANGE_FILE.match(name)
+        if change:
+            size += length if newest is None or int(change.group(1)) > newest else 0
+        elif snapshot:
+            size += length if int(snapshot.group(1)) == newest else 0
+        elif not name.startswith(("_", ".")) and "." not in name:
+            size += length
+    # the HDFS-backed store writes deltas, and snapshots by its own schedule alone
+    on_demand = not any(name.endswith((".delta", ".snapshot")) for name in files)
+    return StoredSize(size, newest, on_demand)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    stage: int
+    operator: int
+    partitions: int
+    root: str
+    stores: tuple[str, ...]
+
+
+def _stateful(node: Any, counter: list[int], stage: int) -> Iterator[_Found]:
+    """The nodes with state, each with a number of the stage in which it runs: an exchange begins another."""
+    if "Exchange" in str(node.getClass().getSimpleName()):
+        counter[0] += 1
+        stage = counter[0]
+    info = _asked(node, "stateInfo")
+    if info is not None and info.isDefined():
+        yield _found(node, info.get(), stage)
+    children = node.children()
+    for number in range(children.size()):
+        yield from _stateful(children.apply(number), counter, stage)
+
+
+def _found(node: Any, info: Any, stage: int) -> _Found:
+    names = _asked(node, "stateStoreNames")
+    stores = tuple(str(names.apply(number)) for number in range(names.size())) if names else ()
+    return _Found(
+        stage, int(info.operatorId()), int(info.numPartitions()), str(info.checkpointLocation()), stores
+    )
+
+
+def _asked(node: Any, method: str) -> Any:
+    """What the node answers; None if it knows no such method, which is found out by calling it."""
+    try:
+        return getattr(node, method)()
+    except Py4JError as error:
+        if "does not exist" in str(error):
+            return None
+        raise
+
+
+def _grouped(query: RunningQuery, found: Iterable[_Found]) -> tuple[StateStage, ...]:
+    by_stage: dict[int, list[_Found]] = {}
+    for one in found:
+        by_stage.setdefault(one.stage, []).append(one)
+    stages = []
+    for ones in by_stage.values():
+        # the node that only reads the state does not name its stores; the one that writes it does
+        stores = tuple(sorted({(one.operator, store) for one in ones for store in one.stores}))
+        if stores:
+            first = min(ones, key=lambda one: one.operator)
+            stages.append(
+                StateStage(query.query_id, query.run_id, first.operator, stores, first.partitions, first.root)
+            )
+    return tuple(sorted(stages, key=lambda stage: stage.operator))
