@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from penstock.dataflow.propagation import (
 )
 from penstock.dataflow.rates import OperatorRates, operator_rates
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow
+from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow, SourceRate
 from penstock.decide.ds2_settings import Ds2Settings
 from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
 from penstock.decide.readings import shared_operator, tagged, unheld_operator, unread_source
@@ -38,12 +39,15 @@ class OperatorNeeds:
     held: Mapping[str, int]
     bottlenecks: Mapping[str, float]
     """Unscalable operators that cannot keep up → the share of their target that they can take."""
+    capacity: Mapping[str, float]
+    """Operators that can be scaled → records per second that what is held can take (equation 5)."""
 
 
 class Ds2Policy:
-    """Proposes the least parallelism that sustains the offered rates; keeps no state of its own."""
+    """Proposes the least parallelism that sustains the offered rates; on shared slots it learns costs."""
 
     name = "ds2"
+    memory_kind = "costs"
 
     def __init__(self, settings: Ds2Settings) -> None:
         self._settings = settings
@@ -55,6 +59,14 @@ class Ds2Policy:
             return self._shared_slots.propose(window)
         return self._propose_per_operator(window)
 
+    def learned(self) -> dict[str, dict[str, Any]]:
+        """The costs of each query's batches, for a later run."""
+        return self._shared_slots.learned()
+
+    def recall(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+        """Take up the costs that an earlier run has learned."""
+        return self._shared_slots.recall(known)
+
     def _propose_per_operator(self, window: ApplicationWindow) -> Proposal | NotReady:
         if not window.queries:
             return NotReady("no query is active", "a query that reports metrics")
@@ -64,7 +76,7 @@ class Ds2Policy:
             if isinstance(need, NotReady):
                 return need
             needs.append(need)
-        return shared_operator(window) or _proposal(window, needs)
+        return shared_operator(window) or proposal(window, needs)
 
 
 def query_needs(
@@ -75,13 +87,14 @@ def query_needs(
     rates = unheld_operator(graph, held) or unread_source(query) or operator_rates(graph, query.metrics, held)
     if isinstance(rates, NotReady):
         return rates
-    return _needs(graph, rates, query, settings)
+    return needs_of_rates(graph, rates, query.sources, settings)
 
 
-def _needs(
-    graph: LogicalGraph, rates: OperatorRates, query: QueryWindow, settings: Ds2Settings
+def needs_of_rates(
+    graph: LogicalGraph, rates: OperatorRates, sources: Mapping[str, SourceRate], settings: Ds2Settings
 ) -> OperatorNeeds | NotReady:
-    demand = target_rates(graph, rates, _wanted_source_rates(query, settings.catch_up_seconds))
+    """Equations 7 and 8 on rates that are known already, with headroom and correction."""
+    demand = target_rates(graph, rates, _wanted_source_rates(sources, settings.catch_up_seconds))
     bottlenecks = overloaded_shares(graph, rates, demand)
     targets = admitted_targets(graph, demand, bottlenecks) if bottlenecks else demand
     exact = exact_parallelism(graph, rates, targets)
@@ -89,49 +102,56 @@ def _needs(
         return NotReady("the target rates are too large to compute with", "plausible metrics")
     exact = np.where(graph.is_source, exact, exact / settings.utilisation)
     wanted = np.where(graph.is_scalable, whole_instances(exact), rates.instances)
-    wanted = _corrected(graph, wanted, rates.instances, query, settings.target_rate_ratio)
+    wanted = _corrected(graph, wanted, rates.instances, sources, settings.target_rate_ratio)
     names = [operator.name for operator in graph.operators]
+    capacity = zip(names, rates.true_processing.tolist(), graph.is_scalable.tolist(), strict=True)
     return OperatorNeeds(
         exact=dict(zip(names, exact.tolist(), strict=True)),
         wanted=dict(zip(names, wanted.tolist(), strict=True)),
         held=dict(zip(names, rates.instances.tolist(), strict=True)),
         bottlenecks=bottlenecks,
+        capacity={name: rate for name, rate, scalable in capacity if scalable},
     )
 
 
 def _corrected(
-    graph: LogicalGraph, wanted: Integers, held: Integers, query: QueryWindow, allowed_ratio: float
+    graph: LogicalGraph,
+    wanted: Integers,
+    held: Integers,
+    sources: Mapping[str, SourceRate],
+    allowed_ratio: float,
 ) -> Integers:
     """Where the model sees no need for more and the sources still fall short, scale by the shortfall."""
     if allowed_ratio <= 1 or (wanted > held).any():
         return wanted
-    pairs = [(source.offered_per_second, source.observed_per_second) for source in query.sources.values()]
+    pairs = [(source.offered_per_second, source.observed_per_second) for source in sources.values()]
     ratio = shortfall_ratio(pairs)
     return np.where(graph.is_scalable & (ratio > allowed_ratio), whole_instances(wanted * ratio), wanted)
 
 
-def _wanted_source_rates(query: QueryWindow, catch_up_seconds: float) -> dict[str, float]:
+def _wanted_source_rates(sources: Mapping[str, SourceRate], catch_up_seconds: float) -> dict[str, float]:
     """What arrives, plus what reads the backlog within the catch-up time."""
     return {
         name: source.offered_per_second + source.backlog_records / catch_up_seconds
-        for name, source in query.sources.items()
+        for name, source in sources.items()
     }
 
 
-def _proposal(window: ApplicationWindow, needs: list[OperatorNeeds]) -> Proposal:
+def proposal(window: ApplicationWindow, needs: list[OperatorNeeds], note: str = "") -> Proposal:
+    """The needs of all queries as one answer; `note` is added to its reason."""
     held = {name: count for need in needs for name, count in need.held.items()}
     wanted = {name: count for need in needs for name, count in need.wanted.items()}
     exact = {name: value for need in needs for name, value in need.exact.items()}
     limits = {name: share for need in needs for name, share in need.bottlenecks.items()}
     figures = _figures(window, exact, wanted, limits)
     changes = [f"{name} {held[name]} → {n}" for name, n in wanted.items() if n != held[name]]
-    bottleneck = _bottleneck_text(limits)
+    remarks = "; ".join(remark for remark in (note, _bottleneck_text(limits)) if remark)
     if not changes:
-        return Hold(bottleneck or "every operator has the instances that it needs", figures)
+        return Hold(remarks or "every operator has the instances that it needs", figures)
     reason = f"to keep up with the offered rate: {_listed(changes)}"
     expected = ExpectedEffect(_expected_text(limits), figures)
     sizes = {name: count for name, count in wanted.items() if name in window.parallelism}
-    return Scale(sizes, f"{reason}; {bottleneck}" if bottleneck else reason, expected, exact)
+    return Scale(sizes, f"{reason}; {remarks}" if remarks else reason, expected, exact)
 
 
 def _figures(

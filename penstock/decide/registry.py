@@ -52,6 +52,13 @@ def _ds2(settings: Settings) -> Policy:
     return Ds2Policy(settings.ds2())
 
 
+def _ds2_learned(settings: Settings) -> Policy:
+    from penstock.decide.learned import LearnedDs2Policy
+    from penstock.decide.learned_settings import LearnedSettings
+
+    return LearnedDs2Policy(LearnedSettings(ds2=settings.ds2(), max_instances=settings.max_executors))
+
+
 def _dhalion(settings: Settings) -> Policy:
     from penstock.decide.dhalion import DhalionPolicy, DhalionSettings
 
@@ -180,6 +187,14 @@ POLICIES: Mapping[str, PolicyEntry] = {
             needs="offered rates, and useful time of every instance or task",
             promises="the least size that reads everything offered, with headroom, mostly in one step",
             choose_when="the application has to keep up and no latency is asked for; the default",
+        ),
+        PolicyEntry(
+            "ds2-learned",
+            "DS2 that keeps every capacity seen and asks the curve through them, not a straight line",
+            _ds2_learned,
+            needs="offered rates, useful time of every instance, and a few sizes to have been held before",
+            promises="DS2's sizes, in one step where capacity grows less than instances; calm under noise",
+            choose_when="operators have instances of their own and loads come back; on slots it is ds2",
         ),
         PolicyEntry(
             "queueing",

@@ -1,0 +1,152 @@
+"""DS2 that learns how capacity really grows: one step where linear extrapolation needs several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from penstock.dataflow.propagation import whole_instances
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow
+from penstock.decide.ds2 import OperatorNeeds, proposal, query_needs
+from penstock.decide.learned_curve import CapacityCurve
+from penstock.decide.learned_points import CapacityMemory
+from penstock.decide.learned_settings import LearnedSettings
+from penstock.decide.policy import Hold, Proposal, Scale
+from penstock.decide.readings import shared_operator, unread_source
+from penstock.decide.shared_slots import SharedSlots
+from penstock.decide.steady_level import SteadyLevel
+
+MOST_OPERATORS = 4096
+MOST_SOURCES = 1024
+"""Operators and sources that are remembered; those heard of first are dropped for new ones."""
+SURE = 2.0
+"""Standard errors of rate and capacity by which the need must differ from what is held."""
+ON_SLOTS = "on shared slots the costs for each number of slots have learned what slots take from each other"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    wanted: int
+    exact: float
+    note: str = ""
+
+
+class LearnedDs2Policy:
+    """Keeps every (parallelism, capacity) pair seen, and asks the curve through them instead of a line."""
+
+    name = "ds2-learned"
+
+    def __init__(self, settings: LearnedSettings) -> None:
+        self._settings = settings
+        self._shared_slots = SharedSlots(settings.ds2)
+        self._memories: dict[str, CapacityMemory] = {}
+        self._rates: dict[tuple[str, str], SteadyLevel] = {}
+
+    def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
+        """Say what size the application should have, judging by this window and all before it."""
+        if window.execution is Execution.SHARED_SLOTS:
+            return _told_why(self._shared_slots.propose(window))
+        if not window.queries:
+            return NotReady("no query is active", "a query that reports metrics")
+        ambiguous = shared_operator(window)
+        if ambiguous is not None:
+            return ambiguous
+        needs: list[OperatorNeeds] = []
+        notes: list[str] = []
+        for query in window.queries:
+            steadied, doubt = self._steadied(query)
+            need = query_needs(steadied, window.parallelism, self._settings.ds2)
+            if isinstance(need, NotReady):
+                return need
+            needs.append(self._learned(need, doubt, notes))
+        return proposal(window, needs, "; ".join(notes))
+
+    def to_plain(self) -> dict[str, Any]:
+        """What was learned, as plain data: operator → its capacities."""
+        return {name: memory.to_plain() for name, memory in self._memories.items()}
+
+    def take_up(self, learned: Mapping[str, Mapping[str, Any]]) -> None:
+        """Begin with what `to_plain` gave; an entry that cannot be read is left out, and learned again."""
+        for name, body in learned.items():
+            try:
+                self._memories[name] = CapacityMemory.from_plain(body)
+            except (TypeError, ValueError, IndexError, AttributeError):
+                self._memories.pop(name, None)
+
+    def _steadied(self, query: QueryWindow) -> tuple[QueryWindow, float]:
+        """The query with each offered rate as the mean of the last windows that agree, and its error."""
+        if unread_source(query) is not None:
+            return query, 0.0
+        levels = {
+            name: _kept(self._rates, (query.query_id, name), SteadyLevel, MOST_SOURCES)
+            for name in query.graph.sources
+        }
+        for name, level in levels.items():
+            level.add(query.sources[name].offered_per_second)
+        sources = {
+            name: replace(query.sources[name], offered_per_second=levels[name].mean) for name in levels
+        }
+        return replace(query, sources=sources), max((level.error for level in levels.values()), default=0.0)
+
+    def _learned(self, need: OperatorNeeds, doubt: float, notes: list[str]) -> OperatorNeeds:
+        wanted, exact = dict(need.wanted), dict(need.exact)
+        for name, capacity in need.capacity.items():
+            memory = _kept(self._memories, name, CapacityMemory, MOST_OPERATORS)
+            memory.observe(need.held[name], capacity)
+            needed = need.exact[name] * capacity / need.held[name]
+            sized = self._sized(memory, need.held[name], needed, doubt)
+            wanted[name], exact[name] = sized.wanted, sized.exact
+            if sized.note:
+                notes.append(f"{name}: {sized.note}")
+        return replace(need, wanted=wanted, exact=exact)
+
+    def _sized(self, memory: CapacityMemory, held: int, needed: float, doubt: float) -> _Sized:
+        """The size for a capacity, where it can be told from what is held for all the noise."""
+        exact = needed * held / memory.present()
+        margin = 1 + SURE * math.hypot(doubt, memory.error)
+        if _whole(exact) > held >= _whole(exact / margin):
+            return _Sized(held, exact, f"{held} may be enough, for all that noise lets one tell")
+        if _whole(exact) >= held:
+            return self._by_curve(memory, held, needed, exact)
+        if _whole(exact * margin) >= held:
+            return _Sized(held, exact, f"{held} may be needed, for all that noise lets one tell")
+        return self._by_curve(memory, held, needed * margin, exact * margin, exact)
+
+    def _by_curve(
+        self, memory: CapacityMemory, held: int, needed: float, linear_need: float, exact: float | None = None
+    ) -> _Sized:
+        """DS2's own answer with the pooled capacity, or what the curve through the sizes seen makes of it."""
+        linear, exact = _whole(linear_need), linear_need if exact is None else exact
+        points, noise = memory.points(), memory.noise
+        if linear == held or len(points) < self._settings.least_sizes or noise is None:
+            return _Sized(linear, exact)
+        curve = CapacityCurve(points, noise)
+        if linear > held:
+            wanted = curve.size_to_grow_to(needed, linear, self._settings.max_instances)
+        else:
+            wanted = curve.size_to_shrink_to(needed, linear)
+        note = f"{wanted}, not {linear}, by the capacity of {len(points)} sizes seen"
+        return _Sized(wanted, exact, note if wanted != linear else "")
+
+
+def _whole(exact: float) -> int:
+    return int(whole_instances(np.array([exact]))[0])
+
+
+def _kept(entries: dict[Any, Any], key: Any, make: Any, most: int) -> Any:
+    if key not in entries:
+        entries[key] = make()
+        while len(entries) > most:
+            del entries[next(iter(entries))]
+    return entries[key]
+
+
+def _told_why(answer: Proposal | NotReady) -> Proposal | NotReady:
+    if isinstance(answer, Hold | Scale):
+        return replace(answer, reason=f"{answer.reason}; {ON_SLOTS}")
+    return answer

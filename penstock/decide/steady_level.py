@@ -1,0 +1,94 @@
+"""The level of a noisy figure: a mean over as many readings as agree with each other."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+MOST_READINGS = 16
+"""Readings that one level is the mean of: noise of 10 % becomes 2.5 %, and a slow drift is followed."""
+MOST_DIFFERENCES = 64
+LEAST_DIFFERENCES = 3
+"""Differences between readings before noise is known at all; until then the newest reading stands alone."""
+MEDIAN_TO_DEVIATION = 1.0484
+"""A normal variable's standard deviation over the median of the absolute differences of two of its values."""
+NEWEST_ALONE = 5.0
+SEVERAL = 4.0
+"""Standard errors by which the newest reading, or the newest few, must differ to begin a new level."""
+DUST = 1e-9
+"""Relative: what differs by less differs by rounding alone."""
+
+
+class SteadyLevel:
+    """Takes readings one by one; whatever shows that the figure has moved drops the readings before it."""
+
+    def __init__(self) -> None:
+        self._readings: deque[float] = deque(maxlen=MOST_READINGS)
+        self._differences: deque[float] = deque(maxlen=MOST_DIFFERENCES)
+        self._mean = 0.0
+
+    @property
+    def mean(self) -> float:
+        """The present level."""
+        return self._mean
+
+    @property
+    def count(self) -> int:
+        """Readings that it is the mean of."""
+        return len(self._readings)
+
+    @property
+    def noise(self) -> float | None:
+        """Standard deviation of one reading as a share of the level; None while that is unknown."""
+        if len(self._differences) < LEAST_DIFFERENCES:
+            return None
+        ordered = sorted(self._differences)
+        middle = len(ordered) // 2
+        median = (ordered[middle] + ordered[~middle]) / 2
+        return max(DUST, MEDIAN_TO_DEVIATION * median)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the level as a share of it; nothing is claimed while noise is unknown."""
+        noise = self.noise or 0.0
+        return noise / math.sqrt(max(1, self.count)) if noise > DUST else 0.0
+
+    def add(self, reading: float) -> None:
+        """Take a reading into the level, or begin a new one with it."""
+        if self._readings and self._mean > 0:
+            self._differences.append(abs(reading - self._readings[-1]) / self._mean)
+        self._readings.append(reading)
+        if not math.isfinite(sum(self._readings)):
+            # readings beyond all measure, whose sum is no number: the newest is as good as any
+            self._forget(len(self._readings) - 1)
+        self._forget(self._moved_at(self.noise))
+        self._mean = sum(self._readings) / len(self._readings)
+
+    def restart(self) -> None:
+        """Something else is measured from now on, with the same noise."""
+        self._readings.clear()
+
+    def expect(self, noise: float) -> None:
+        """Begin with a noise that is known from before."""
+        self._differences.extend([noise / MEDIAN_TO_DEVIATION] * LEAST_DIFFERENCES)
+
+    def _forget(self, oldest: int) -> None:
+        for _ in range(oldest):
+            self._readings.popleft()
+
+    def _moved_at(self, noise: float | None) -> int:
+        """How many of the oldest readings belong to an earlier level."""
+        total = len(self._readings)
+        if noise is None:
+            return total - 1
+        readings, newest, older = list(self._readings), 0.0, sum(self._readings)
+        scale = noise * older / total
+        for count in range(1, total):
+            reading = readings[-count]
+            newest, older = newest + reading, older - reading
+            rest = total - count
+            distance = abs(newest / count - older / rest)
+            allowed = (NEWEST_ALONE if count == 1 else SEVERAL) * scale * math.sqrt(1 / count + 1 / rest)
+            if distance > allowed:
+                return rest
+        return 0
