@@ -198,6 +198,30 @@ class Settings(BaseModel):
     drain_timeout: Duration = Field(
         120.0, gt=0, le=86400, description="How long an executor that is to be released may finish its tasks."
     )
+    migration: bool = Field(
+        True, description="Whether state is spread over new executors, and moved off those that are released."
+    )
+    migration_strategy: Literal["fluid", "batched", "all-at-once"] = Field(
+        "fluid", description="How bins move: a few a batch as the budget bears, in groups, or all in one batch."
+    )
+    migration_latency_budget: float = Field(
+        1.5, ge=1, le=100, description="How long a batch may take while bins move, in steady batches."
+    )
+    migration_imbalance: float = Field(
+        0.2,
+        ge=0,
+        le=10,
+        description="State is spread when an executor has more load a slot than the mean by this ratio.",
+    )
+    migration_order: Literal["hot-first", "cold-first"] = Field(
+        "hot-first", description="Whether the bins with the most load move first or last."
+    )
+    locality_wait: Duration = Field(
+        10.0,
+        ge=0,
+        le=600,
+        description="`spark.locality.wait` is raised to this while state moves: a shorter one loses places.",
+    )
     unscalable_operators: Names = Field(
         (), description="Operators that do not gain from more instances; separated by commas outside YAML."
     )
