@@ -199,28 +199,40 @@ class Settings(BaseModel):
         120.0, gt=0, le=86400, description="How long an executor that is to be released may finish its tasks."
     )
     migration: bool = Field(
-        True, description="Whether state is spread over new executors, and moved off those that are released."
+        True,
+        description="Whether state is moved between executors: onto new ones after a scale-out, and off those "
+        "that are released before a scale-in.",
     )
     migration_strategy: Literal["fluid", "batched", "all-at-once"] = Field(
-        "fluid", description="How bins move: a few a batch as the budget bears, in groups, or all in one batch."
+        "fluid",
+        description="How state moves: `fluid` a bin at a time, and more while batches stay short; `batched` a "
+        "fixed number of bins at a time; `all-at-once` in one batch.",
     )
-    migration_latency_budget: float = Field(
-        1.5, ge=1, le=100, description="How long a batch may take while bins move, in steady batches."
+    migration_latency_budget: Ratio = Field(
+        1.5,
+        ge=1,
+        le=100,
+        description="How long a batch may take while state moves, as a multiple of a steady batch; where it is "
+        "exceeded, fewer bins move at a time.",
     )
-    migration_imbalance: float = Field(
+    migration_imbalance: Ratio = Field(
         0.2,
         ge=0,
         le=10,
-        description="State is spread when an executor has more load a slot than the mean by this ratio.",
+        description="State is spread when the fullest executor's load per slot exceeds the mean by more than "
+        "this fraction. A smaller one moves more bytes.",
     )
     migration_order: Literal["hot-first", "cold-first"] = Field(
-        "hot-first", description="Whether the bins with the most load move first or last."
+        "hot-first",
+        description="Which bins move first: `hot-first` relieves stragglers soonest, `cold-first` disturbs "
+        "least while the pace is being found.",
     )
     locality_wait: Duration = Field(
         10.0,
         ge=0,
         le=600,
-        description="`spark.locality.wait` is raised to this while state moves: a shorter one loses places.",
+        description="`spark.locality.wait` is raised to this while state moves: with a shorter one a busy "
+        "executor loses the bins placed on it, with a longer one it can hold a batch up.",
     )
     unscalable_operators: Names = Field(
         (), description="Operators that do not gain from more instances; separated by commas outside YAML."

@@ -111,6 +111,7 @@ def test_every_setting_can_be_given_in_every_place(yaml_file):
     for name in Settings.model_fields:
         value = {"policy": "x", "mode": "observe", "activation_statistic": "maximum"}.get(name, "1")
         value = {"utilisation_low": "0.5", "critical_path": "show"}.get(name, value)
+        value = {"migration_strategy": "batched", "migration_order": "cold-first"}.get(name, value)
         assert getattr(loaded({environment_name(name): value}), name) == getattr(
             loaded(spark_conf={spark_key(name): value}), name
         )
