@@ -6,6 +6,7 @@ slot count is fitted for itself, and costs on others follow from the ones seen.
 
 from __future__ import annotations
 
+import logging
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,12 +24,21 @@ MOST_EXTRAPOLATION = 2.0
 NEAR_SLOTS_RATIO = 0.2
 """Slot counts within a fifth of each other say little about a trend: noise would make its slope."""
 
+MOST_DISAGREEMENT = 1.5
+"""Costs of an earlier run that are off by more than this on the same slots are of another machine or code."""
+
 SOLID_BATCHES = 2
 """One batch on a new slot count is not believed where others have been seen: it warms executors up."""
 
 
+log = logging.getLogger(__name__)
+
+
 class CostMemory:
-    """Keeps a bounded number of recent batches per slot count of one query, and fits them when asked."""
+    """Keeps a bounded number of recent batches per slot count of one query, and fits them when asked.
+
+    What an earlier run has shown fills in for slot counts that this run has not seen.
+    """
 
     def __init__(
         self, batches_kept: int = 20, slot_counts_kept: int = 6, forget_after_seconds: float = 1800.0
@@ -38,7 +48,22 @@ class CostMemory:
         self._forget_after_seconds = forget_after_seconds
         self._batches: dict[int, tuple[BatchExecution, ...]] = {}
         self._fits: dict[int, QueryCosts] = {}
+        self._earlier: dict[int, QueryCosts] = {}
+        self._first_start: float | None = None
         self._alone = True
+
+    def recall(self, earlier: Iterable[QueryCosts]) -> None:
+        """Take in what an earlier run has fitted; it never decides without a batch of this run."""
+        newest = list(earlier)[-self._slot_counts_kept :]
+        self._earlier, self._fits = {costs.slots: costs for costs in newest}, {}
+
+    def fitted(self) -> tuple[QueryCosts, ...]:
+        """What a later run could use: fits over several batches, and those of earlier runs beside them."""
+        if not self._alone:
+            return tuple(self._earlier.values())
+        solid = {s: fit for s, fit in self._fits.items() if len(self._batches[s]) >= SOLID_BATCHES}
+        known = {**{s: fit for s, fit in self._earlier.items() if s not in solid}, **solid}
+        return tuple(known.values())[-self._slot_counts_kept :]
 
     def remember(self, batches: Iterable[BatchExecution]) -> int:
         """Take in finished batches, one that is seen again only once; say how many could be used."""
@@ -48,6 +73,8 @@ class CostMemory:
         known = (batch for seen in self._batches.values() for batch in seen if batch.batch_id not in usable)
         ordered = sorted([*known, *usable.values()], key=lambda batch: (batch.start, batch.batch_id))
         self._keep_recent(ordered)
+        if self._first_start is None:
+            self._first_start = ordered[0].start
         return len(usable)
 
     def costs(self, alone: bool = True) -> CostsBySlots | NotReady:
@@ -61,7 +88,34 @@ class CostMemory:
         for slots in believed:
             refused = self._fit(slots) or refused
         fits = {slots: self._fits[slots] for slots in believed if slots in self._fits}
-        return CostsBySlots(fits) if fits else refused or NotReady("no costs could be fitted")
+        if not fits:
+            return refused or NotReady("no costs could be fitted")
+        return CostsBySlots({**self._unseen(fits), **fits})
+
+    def _unseen(self, fits: Mapping[int, QueryCosts]) -> dict[int, QueryCosts]:
+        """Earlier costs on slot counts that this run has not seen, while they can still be believed."""
+        against = self._against_earlier(fits)
+        if against:
+            log.info("costs that were learned in an earlier run are dropped: %s", against)
+            self._earlier = {}
+        # beside other queries a query's own slots are another measure
+        return {s: costs for s, costs in self._earlier.items() if s not in fits} if self._alone else {}
+
+    def _against_earlier(self, fits: Mapping[int, QueryCosts]) -> str | None:
+        """What speaks against earlier costs; they are forgotten when this run would forget its own, too."""
+        operators = _operators(list(fits.values())[-1])
+        if any(_operators(costs) != operators for costs in self._earlier.values()):
+            return "the query has other stages now"
+        for slots in self._earlier.keys() & fits.keys():
+            if not _agree(fits[slots], self._earlier[slots], self._batches[slots][-1]):
+                return f"they do not hold any more on {slots} slots"
+        if self._earlier and self._seen_for() > self._forget_after_seconds:
+            return "this run has been watched for long enough"
+        return None
+
+    def _seen_for(self) -> float:
+        newest = max(seen[-1].start for seen in self._batches.values())
+        return newest - (newest if self._first_start is None else self._first_start)
 
     def _fit(self, slots: int) -> NotReady | None:
         """Fit one slot count, unless nothing has changed there; others may tell its tasks from records."""
@@ -76,8 +130,9 @@ class CostMemory:
     def _known_slopes(self, slots: int) -> dict[str, float]:
         """Seconds per record from the nearest slot counts that could tell them."""
         known: dict[str, float] = {}
-        for seen in sorted(self._fits, key=lambda other: abs(other - slots), reverse=True):
-            known |= {s.operator: s.per_record_seconds for s in self._fits[seen].stages if s.identified}
+        fits = {**self._earlier, **self._fits}
+        for seen in sorted(fits, key=lambda other: abs(other - slots), reverse=True):
+            known |= {s.operator: s.per_record_seconds for s in fits[seen].stages if s.identified}
         return known
 
     def _believed(self) -> list[int]:
@@ -178,6 +233,20 @@ def _trend(slots: Sequence[float], values: Sequence[float]) -> float:
     slope = float(centred @ y / (centred @ centred))
     span, near = float(x[-1] - x[0]), NEAR_SLOTS_RATIO * float(x.mean())
     return max(0.0, slope) * span * span / (span * span + near * near)
+
+
+def _operators(costs: QueryCosts) -> set[str]:
+    return {stage.operator for stage in costs.stages}
+
+
+def _agree(fit: QueryCosts, earlier: QueryCosts, batch: BatchExecution) -> bool:
+    """Whether both say about the same of the work in one batch."""
+    records = {stage.operator: float(stage.records_in.sum()) for stage in batch.stages}
+    now, then = (
+        costs.per_batch_seconds + sum(s.slot_seconds_at(records.get(s.operator, 0.0)) for s in costs.stages)
+        for costs in (fit, earlier)
+    )
+    return now <= MOST_DISAGREEMENT * then and then <= MOST_DISAGREEMENT * now
 
 
 def _same(left: Sequence[BatchExecution], right: Sequence[BatchExecution]) -> bool:

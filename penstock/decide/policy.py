@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
@@ -75,3 +75,18 @@ class Policy(Protocol):
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Say what size the application should have, judging by this window."""
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """A policy whose knowledge outlives the driver: plain data out, and in again; both are bounded."""
+
+    @property
+    def memory_kind(self) -> str:
+        """What its memories are kept as in the journal."""
+
+    def learned(self) -> Mapping[str, Mapping[str, Any]]:
+        """What is worth keeping, by a key that means the same in the next run."""
+
+    def recall(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+        """Take up what an earlier run has learned; the answer says what could not be used, and why."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from penstock.dataflow.cost_memory import CostMemory
+from penstock.dataflow.cost_record import costs_from, plain_costs
+from penstock.dataflow.costs import QueryCosts
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow, QueryWindow
 from penstock.decide.ds2_settings import Ds2Settings
 from penstock.decide.policy import HELD_UTILISATION, UTILISATION, ExpectedEffect, Hold, Proposal, Scale
 from penstock.decide.slot_sizing import QuerySizing, demand_of, size_query
+from penstock.errors import BadMetrics
 
 QUERIES_KEPT = 64
 """Applications may start and stop queries without end; what was learned of the oldest is dropped."""
@@ -20,6 +24,7 @@ QUERIES_KEPT = 64
 
 @dataclass(slots=True)
 class _Learned:
+    name: str
     graph: LogicalGraph
     memory: CostMemory = field(default_factory=CostMemory)
     last_slots: int | None = None
@@ -51,6 +56,23 @@ class SharedSlots:
     def __init__(self, settings: Ds2Settings) -> None:
         self._settings = settings
         self._learned: dict[str, _Learned] = {}
+        self._earlier: dict[str, tuple[QueryCosts, ...]] = {}
+
+    def learned(self) -> dict[str, dict[str, Any]]:
+        """The fitted costs of each query, by its name."""
+        fitted = {known.name: known.memory.fitted() for known in self._learned.values()}
+        plain = {name: [one for fit in fits if (one := plain_costs(fit))] for name, fits in fitted.items()}
+        return {name: {"fits": fits} for name, fits in plain.items() if fits}
+
+    def recall(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+        """Take up the costs of an earlier run, query by query; those that cannot be read are named."""
+        notes: list[str] = []
+        for name, body in list(known.items())[-QUERIES_KEPT:]:
+            try:
+                self._earlier[name] = tuple(costs_from(one) for one in body["fits"])
+            except (BadMetrics, KeyError, TypeError) as error:
+                notes.append(f"what was learned of query {name} is not used: {error}")
+        return tuple(notes)
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Propose the executors that carry the offered rates of all queries, whose slots add up."""
@@ -82,7 +104,8 @@ class SharedSlots:
         """What is known of the query; a new plan starts afresh."""
         learned = self._learned.pop(query.query_id, None)
         if learned is None or learned.graph != query.graph:
-            learned = _Learned(query.graph)
+            learned = _Learned(query.name, query.graph)
+            learned.memory.recall(self._earlier.get(query.name, ()))
         self._learned[query.query_id] = learned
         while len(self._learned) > QUERIES_KEPT:
             del self._learned[next(iter(self._learned))]

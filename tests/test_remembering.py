@@ -1,0 +1,115 @@
+"""What a policy learned, carried over to the next driver through a real journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.dataflow.readiness import NotReady
+from penstock.decide.ds2 import Ds2Policy
+from penstock.decide.ds2_settings import Ds2Settings
+from penstock.decide.policy import Hold, Scale
+from penstock.errors import JournalUnavailable
+from penstock.journal.store import Journal, open_journal
+from penstock.remembering import KEEP_EVERY_SECONDS, OLDEST_SECONDS, remembering
+from tests.dataflow.synthetic_batches import word_count
+from tests.decide.test_shared_slots import window, words
+
+OWNER, RATE = "my job", 250.0
+
+
+@pytest.fixture
+def journal(tmp_path):
+    with closing(open_journal(tmp_path / "journal.db")) as opened:
+        yield opened
+
+
+class Unavailable:
+    """A journal on a full disk."""
+
+    def remember(self, now: float, owner: str, kind: str, key: str, body: dict[str, Any]) -> None:
+        raise JournalUnavailable("the disk is full")
+
+    def recall(self, owner: str, kind: str) -> Mapping[str, Mapping[str, Any]]:
+        raise JournalUnavailable("the disk is full")
+
+
+def seen(slots: int, at: float = 1000.0):
+    query = word_count(noise=0.05, seed=int(at))
+    batches = query.runs((2500, 2200, 2700, 2400), slots, first_id=int(at))
+    held = window(replace(words(query, RATE, slots), batches=batches), executors=slots // 5, cores=5)
+    return replace(held, start=at - 10.0, end=at)
+
+
+def driver(memories: Journal | Unavailable):
+    return remembering(Ds2Policy(Ds2Settings()), memories, OWNER)
+
+
+def expected_seconds(answer: object) -> float:
+    if isinstance(answer, Hold):
+        return answer.figures["batch_seconds"]
+    assert isinstance(answer, Scale)
+    return answer.expected.figures["batch_seconds"]
+
+
+def test_a_policy_that_learns_nothing_is_left_as_it_is(journal):
+    from penstock.decide.registry import make_policy
+    from penstock.settings import Settings
+
+    plain = make_policy(Settings(policy="dynamic-allocation"))
+    assert remembering(plain, journal, OWNER) is plain
+    assert driver(journal).name == "ds2"
+
+
+def test_the_next_driver_knows_what_this_one_has_learned(journal):
+    first = driver(journal)
+    first.propose(seen(15))
+    first.propose(seen(10, 1000.0 + KEEP_EVERY_SECONDS))
+    (body,) = journal.recall(OWNER, "costs").values()
+    assert sorted(fit["slots"] for fit in body["fits"]) == [10, 15]
+
+    later = 5000.0
+    knowing, ignorant = driver(journal), remembering(Ds2Policy(Ds2Settings()), journal, "another job")
+    told, guessed = knowing.propose(seen(5, later)), ignorant.propose(seen(5, later))
+    assert told != guessed
+    informed = Ds2Policy(Ds2Settings())
+    for slots, at in ((15, 4998.0), (10, 4999.0)):
+        informed.propose(seen(slots, at))
+    informed_by_itself = informed.propose(seen(5, later))
+    assert expected_seconds(told) == pytest.approx(expected_seconds(informed_by_itself), rel=0.2)
+
+
+def test_it_is_kept_once_a_minute_also_when_the_clock_goes_back(journal):
+    policy, kept = driver(journal), []
+    for at in (1000.0, 1010.0, 1059.0, 1060.0, 1030.0):
+        policy.propose(seen(10, at))
+        kept.append(journal.recall(OWNER, "costs")["words"]["at"])
+    assert kept == [1000.0, 1000.0, 1000.0, 1060.0, 1030.0]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"at": 999.0, "fits": "none"}, "is not used"),
+        ({"at": 999.0, "fits": [{"slots": "ten"}]}, "is not used"),
+        ({"at": 999.0}, "is not used"),
+        ({"fits": []}, "too old or undated"),
+        ({"at": 1000.0 - OLDEST_SECONDS - 1, "fits": []}, "too old or undated"),
+        ({"at": 2000.0, "fits": []}, "too old or undated"),
+    ],
+)
+def test_a_stale_or_unreadable_memory_costs_a_note_and_nothing_else(journal, caplog, body, said):
+    journal.remember(999.0, OWNER, "costs", "words", body)
+    answer = driver(journal).propose(seen(10))
+    assert said in caplog.text
+    assert answer == Ds2Policy(Ds2Settings()).propose(seen(10))
+
+
+def test_a_journal_that_fails_costs_a_note_and_nothing_else(caplog):
+    answer = driver(Unavailable()).propose(seen(10))
+    assert not isinstance(answer, NotReady)
+    assert caplog.text.count("the disk is full") == 2
