@@ -24,6 +24,8 @@ from penstock.decide.steady_level import SteadyLevel
 MOST_OPERATORS = 4096
 MOST_SOURCES = 1024
 """Operators and sources that are remembered; those heard of first are dropped for new ones."""
+CAPACITY = "capacity of "
+"""What the keys of remembered capacities begin with; the rest is the operator."""
 SURE = 2.0
 """Standard errors of rate and capacity by which the need must differ from what is held."""
 ON_SLOTS = "on shared slots the costs for each number of slots have learned what slots take from each other"
@@ -40,6 +42,7 @@ class LearnedDs2Policy:
     """Keeps every (parallelism, capacity) pair seen, and asks the curve through them instead of a line."""
 
     name = "ds2-learned"
+    memory_kind = "capacity"
 
     def __init__(self, settings: LearnedSettings) -> None:
         self._settings = settings
@@ -66,17 +69,21 @@ class LearnedDs2Policy:
             needs.append(self._learned(need, doubt, notes))
         return proposal(window, needs, "; ".join(notes))
 
-    def to_plain(self) -> dict[str, Any]:
-        """What was learned, as plain data: operator → its capacities."""
-        return {name: memory.to_plain() for name, memory in self._memories.items()}
+    def learned(self) -> dict[str, dict[str, Any]]:
+        """The capacities of each operator and, on shared slots, the costs of each query, for a later run."""
+        capacities = {f"{CAPACITY}{name}": memory.to_plain() for name, memory in self._memories.items()}
+        return {**capacities, **self._shared_slots.learned()}
 
-    def take_up(self, learned: Mapping[str, Mapping[str, Any]]) -> None:
-        """Begin with what `to_plain` gave; an entry that cannot be read is left out, and learned again."""
-        for name, body in learned.items():
+    def recall(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+        """Take up what an earlier run has learned; what cannot be read is left out, and learned again."""
+        useless: list[str] = []
+        for key in (key for key in known if key.startswith(CAPACITY)):
             try:
-                self._memories[name] = CapacityMemory.from_plain(body)
-            except (TypeError, ValueError, IndexError, AttributeError):
-                self._memories.pop(name, None)
+                self._memories[key.removeprefix(CAPACITY)] = CapacityMemory.from_plain(known[key])
+            except (TypeError, ValueError, IndexError, AttributeError) as error:
+                useless.append(f"{key}: {error}")
+        costs = {key: body for key, body in known.items() if not key.startswith(CAPACITY)}
+        return (*useless, *self._shared_slots.recall(costs))
 
     def _steadied(self, query: QueryWindow) -> tuple[QueryWindow, float]:
         """The query with each offered rate as the mean of the last windows that agree, and its error."""

@@ -16,7 +16,7 @@ from penstock.decide.ds2_settings import Ds2Settings
 from penstock.decide.learned import LearnedDs2Policy
 from penstock.decide.learned_points import MOST_SIZES, CapacityMemory
 from penstock.decide.learned_settings import LearnedSettings
-from penstock.decide.policy import Hold, Scale
+from penstock.decide.policy import Hold, Learner, Scale
 from penstock.errors import BadSettings
 from penstock.simulate.loading import parse
 from penstock.simulate.run import run_policy
@@ -174,10 +174,11 @@ def test_what_noise_hides_is_said():
 def test_what_was_learned_survives_a_restart_as_plain_data():
     pipeline, asked = taught()
     steps_at(pipeline, asked, 250.0)
-    kept = json.loads(json.dumps(asked.to_plain()))
-    assert set(kept) == {"work"}
+    assert isinstance(asked, Learner)
+    kept = json.loads(json.dumps(asked.learned()))
+    assert set(kept) == {"capacity of work"}
     fresh = policy()
-    fresh.take_up(kept)
+    assert fresh.recall(kept) == ()
     assert steps_at(pipeline, fresh, 1100.0)[:1] == [pipeline.least("work", 1100.0)]
 
 
@@ -195,7 +196,7 @@ def test_what_was_learned_survives_a_restart_as_plain_data():
 )
 def test_a_memory_that_cannot_be_read_is_left_out(body):
     asked = policy()
-    asked.take_up({"work": body})
+    asked.recall({"capacity of work": body})
     pipeline = Bent({"work": 100.0})
     assert isinstance(asked.propose(pipeline.run(250.0)), Scale)
 
