@@ -209,8 +209,9 @@ class Autopilot:
         return {
             "since": since or self._clock(),
             "from": before,
-            "to": action.parallelism.get(EXECUTORS),
+            "to": action.planned.get(EXECUTORS),
             "reason": action.reason,
+            "migration": self._state.standing() if self._state is not None else None,
         }
 
     def _listen(self) -> ControlServer | None:
@@ -255,7 +256,7 @@ class Autopilot:
 
 
 def _sizes(cycle: Cycle) -> str:
-    sizes = cycle.action.parallelism if cycle.action else {}
+    sizes = cycle.action.planned if cycle.action else {}
     return ", ".join(f"{count} {unit}" for unit, count in sizes.items())
 
 
@@ -289,11 +290,12 @@ def _assemble(spark: Any, settings: Settings) -> Autopilot:
     from penstock.loop import Loop, LoopSettings
     from penstock.observe.spark_session import application_id, application_name
     from penstock.observe.spark_source import SparkSource
+    from penstock.remembering import remembering
 
-    policy = make_policy(settings)
+    journal: Journal = journal_at(settings.journal, retained=settings.retained_observations)
+    policy = remembering(make_policy(settings), journal, application_name(spark))
     source = SparkSource(spark, settings)
     actuator, notes = _actuator(spark, settings, source.state_bins)
-    journal: Journal = journal_at(settings.journal, retained=settings.retained_observations)
     loop = Loop(
         application_id(spark),
         source,
