@@ -12,15 +12,16 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from penstock.decide.ds2_settings import Ds2Settings
 from penstock.decide.manager_settings import ManagerSettings, Statistic
-from penstock.durations import parse_duration
 from penstock.errors import BadSettings
+from penstock.policy_settings import PolicySettings
 from penstock.settings_sources import Given, from_arguments, from_environment, from_spark, from_yaml
+from penstock.settings_types import Count, Duration, Location, Names, OptionalDuration, Ratio
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 """Names the settings file where none is given; not a setting itself."""
@@ -40,41 +41,7 @@ def default_runtime_directory(environment: Mapping[str, str]) -> str:
     )
 
 
-def _number(written: object) -> object:
-    # pydantic takes True for 1, and YAML turns a bare `yes` into True
-    if isinstance(written, bool):
-        raise ValueError("a number is expected")
-    return written
-
-
-def _optional_duration(written: object) -> float | None:
-    if written is None or (isinstance(written, str) and written.strip().lower() in {"", "none", "null"}):
-        return None
-    return parse_duration(written)
-
-
-def _names(written: object) -> object:
-    if written is None:
-        return ()
-    if isinstance(written, str):
-        return tuple(name.strip() for name in written.split(",") if name.strip())
-    return written
-
-
-def _location(written: object) -> object:
-    if isinstance(written, str | Path) and "://" not in str(written):
-        return str(Path(written).expanduser())
-    return written
-
-
-Duration = Annotated[float, BeforeValidator(parse_duration)]
-Count = Annotated[int, BeforeValidator(_number)]
-Ratio = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-Location = Annotated[str, BeforeValidator(_location), Field(min_length=1)]
-
-
-class Settings(BaseModel):
+class Settings(PolicySettings):
     """All that can be set; frozen, and unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -189,7 +156,7 @@ class Settings(BaseModel):
         le=86400,
         description="The batch period aimed at for a query without a trigger interval.",
     )
-    latency_target: Annotated[float | None, BeforeValidator(_optional_duration)] = Field(
+    latency_target: OptionalDuration = Field(
         None, gt=0, le=604800, description="The end-to-end latency to stay under; `none` for no such target."
     )
     executor_timeout: Duration = Field(
@@ -200,20 +167,20 @@ class Settings(BaseModel):
     )
     migration: bool = Field(
         True,
-        description="Whether state is moved between executors: onto new ones after a scale-out, and off those "
-        "that are released before a scale-in.",
+        description="Whether state is moved between executors: onto new ones after a scale-out, and "
+        "off those that are released before a scale-in.",
     )
     migration_strategy: Literal["fluid", "batched", "all-at-once"] = Field(
         "fluid",
-        description="How state moves: `fluid` a bin at a time, and more while batches stay short; `batched` a "
-        "fixed number of bins at a time; `all-at-once` in one batch.",
+        description="How state moves: `fluid` a bin at a time, and more while batches stay short; `batched` "
+        "a fixed number of bins at a time; `all-at-once` in one batch.",
     )
     migration_latency_budget: Ratio = Field(
         1.5,
         ge=1,
         le=100,
-        description="How long a batch may take while state moves, as a multiple of a steady batch; where it is "
-        "exceeded, fewer bins move at a time.",
+        description="How long a batch may take while state moves, as a multiple of a steady batch; where it "
+        "is exceeded, fewer bins move at a time.",
     )
     migration_imbalance: Ratio = Field(
         0.2,

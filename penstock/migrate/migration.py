@@ -76,7 +76,8 @@ class Migration:
     far_in_a_row: int = 0
     placed_after: int | None = None
     busy: bool = False
-    notes: tuple[str, ...] = ()
+    found_at_target: int = 0
+    found_elsewhere: int = 0
 
     def moved(self) -> tuple[Move, ...]:
         """The moves that took, each with the batch at which it did."""
@@ -219,23 +220,22 @@ def _relocated(migration: Migration, boundary: Boundary) -> Migration:
             migration = _lost(migration, one, f"executor {move.target} is gone")
         elif here == move.target:
             arrived = replace(one, move=replace(move, batch=boundary.batch))
-            note = f"Spark itself put {move.bin} at {here}"
-            migration = replace(_struck(migration, one, note), settled=(*migration.settled, arrived))
+            migration = replace(
+                migration,
+                queue=without(migration.queue, (one,)),
+                settled=(*migration.settled, arrived),
+                found_at_target=migration.found_at_target + 1,
+            )
         elif here is not None and here != move.source:
             elsewhere = replace(one, move=replace(move, source=here))
-            note = f"{move.bin} was found at {here} and not at {move.source}"
             queue = exchanged(migration.queue, one, elsewhere)
-            migration = replace(migration, queue=queue, notes=(*migration.notes, note))
+            migration = replace(migration, queue=queue, found_elsewhere=migration.found_elsewhere + 1)
     return migration
 
 
 def _lost(migration: Migration, one: Pending, reason: str) -> Migration:
     left = replace(migration, queue=without(migration.queue, (one,)))
     return replace(left, given_up=(*migration.given_up, (one.move, reason)))
-
-
-def _struck(migration: Migration, one: Pending, note: str) -> Migration:
-    return replace(migration, queue=without(migration.queue, (one,)), notes=(*migration.notes, note))
 
 
 def _issue(migration: Migration, boundary: Boundary) -> Progress:
@@ -284,8 +284,7 @@ def _outcome(migration: Migration, detail: str, stopped: bool = False) -> Migrat
     moved, of = migration.moved(), len(migration.plan.moves)
     status = Status.DONE if not migration.given_up else Status.PARTIAL if moved else Status.FAILED
     counted = f"{len(moved)} of {of} bins moved in {migration.batches} batches" if of else ""
-    reasons = _reasons(migration.given_up)
-    said = "; ".join(filter(None, (detail, counted, *reasons, *migration.notes)))
+    said = "; ".join(filter(None, (detail, counted, *_reasons(migration.given_up), *_found(migration))))
     return MigrationOutcome(
         status, moved, migration.given_up, migration.batches, migration.slowest_seconds, said, stopped
     )
@@ -297,3 +296,11 @@ def _reasons(given_up: Iterable[tuple[Move, str]]) -> tuple[str, ...]:
     for _, reason in given_up:
         counts[reason] = counts.get(reason, 0) + 1
     return tuple(f"{count} given up: {reason}" for reason, count in counts.items())
+
+
+def _found(migration: Migration) -> Iterable[str]:
+    """What Spark did by itself meanwhile, as after the death of a worker."""
+    if migration.found_at_target:
+        yield f"{migration.found_at_target} found at the target already"
+    if migration.found_elsewhere:
+        yield f"{migration.found_elsewhere} found elsewhere than planned, and moved from there"

@@ -165,10 +165,11 @@ def _name(key: str, written: Any) -> str:
 def _check_each_bin(numbered: Sequence[tuple[int, Move]], view: StateView | None) -> None:
     """One worker for each bin at a time, each move from where the one before it led; places as seen."""
     at = dict(view.placement()) if view else {}
+    known = {state.bin for state in view.bins} if view else set()
     alive = {worker.worker for worker in view.workers} if view else set()
     moved_at: dict[Bin, int] = {}
     for number, move in numbered:
-        if view and move.bin not in {state.bin for state in view.bins}:
+        if view and move.bin not in known:
             raise BadInput(f"move {number}: the query has no bin {move.bin}")
         if view and move.target not in alive:
             raise BadInput(f"move {number}: there is no executor {move.target}")

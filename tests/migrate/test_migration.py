@@ -7,7 +7,7 @@ from dataclasses import replace
 from penstock.decide.outcome import Status
 from penstock.migrate.boundary import Boundary, Place, Snapshot, Warm
 from penstock.migrate.configuration import Configuration, misplaced, out_of_order, unfinished
-from penstock.migrate.migration import MigrationSettings, abandon, begin, step
+from penstock.migrate.migration import MigrationOutcome, MigrationSettings, Progress, abandon, begin, step
 from penstock.migrate.plan import Plan, Strategy
 from tests.migrate.model import QUERY, Cluster, a_bin, a_view, moves, play
 
@@ -116,3 +116,147 @@ def test_nothing_is_issued_by_a_boundary_without_workers() -> None:
     assert ended.outcome is not None
     assert ended.outcome.status is Status.FAILED
     assert "2 given up: executor 2 is gone" in ended.outcome.detail
+
+
+def ended_with(cluster: Cluster, plan: Plan, settings: MigrationSettings | None = None) -> MigrationOutcome:
+    outcome = play(cluster, begin(plan, cluster.steady, cluster.batch, settings)).outcome
+    assert outcome is not None
+    return outcome
+
+
+def after_batches(cluster: Cluster, progress: Progress, batches: int) -> Progress:
+    for _ in range(batches):
+        cluster.obey(progress.instructions)
+        progress = step(progress.migration, cluster.run())
+    return progress
+
+
+def test_the_target_dies_and_the_others_still_move() -> None:
+    cluster = Cluster.of(VIEW, per_bin=0.4)
+    progress = after_batches(cluster, begin(a_plan(), 1.0, 10), 2)
+    assert progress.migration.moved()[0].bin == a_bin(0)
+    cluster.kill("2")
+    outcome = play(cluster, progress).outcome
+    assert outcome is not None
+    assert outcome.status is Status.PARTIAL
+    # bin 0 had arrived at the worker that died, bin 1 was on its way there
+    assert [move.bin for move in outcome.moved] == [a_bin(2)]
+    assert {move.bin: reason for move, reason in outcome.given_up} == {
+        a_bin(0): "executor 2 is gone",
+        a_bin(1): "executor 2 is gone",
+    }
+
+
+def test_the_source_dies_and_its_bins_still_go_where_they_should() -> None:
+    view = a_view({"1": range(4), "2": (), "3": (), "4": ()})
+    cluster = Cluster.of(view, per_bin=0.4)
+    progress = begin(a_plan(), 1.0, 10)
+    cluster.kill("1")
+    spread = dict(cluster.locations)
+    outcome = play(cluster, progress).outcome
+    assert outcome is not None
+    assert outcome.status is Status.DONE
+    assert {bin_: cluster.locations[bin_] for bin_ in map(a_bin, range(3))} == {
+        a_bin(0): "2",
+        a_bin(1): "2",
+        a_bin(2): "3",
+    }
+    # Spark spread them over 2, 3 and 4: what it put at the right place needs no move
+    assert spread[a_bin(0)] == "2"
+    assert "1 found at the target already" in outcome.detail
+    assert "2 found elsewhere than planned, and moved from there" in outcome.detail
+
+
+def test_a_bin_that_does_not_stay_is_placed_again() -> None:
+    cluster = Cluster.of(VIEW, per_bin=0.4)
+    progress = after_batches(cluster, begin(a_plan(), 1.0, 10), 2)
+    assert len(progress.migration.moved()) == 1
+    # the target was busy for longer than the locality wait, and the task ran at its old place
+    cluster.locations[a_bin(0)] = "1"
+    outcome = play(cluster, progress).outcome
+    assert outcome is not None
+    assert outcome.status is Status.DONE
+    assert cluster.locations[a_bin(0)] == "2"
+
+
+def test_a_late_snapshot_is_waited_for_and_then_done_without() -> None:
+    late = Cluster.of(VIEW, per_bin=0.4, uploads=lambda _batch, one: one != a_bin(0))
+    late.snapshots[a_bin(0)] = 3
+    outcome = ended_with(late, a_plan())
+    assert outcome.status is Status.DONE
+    # asked after batch 10, and two batches of patience: placed after batch 13
+    assert [move.batch for move in outcome.moved if move.bin == a_bin(0)] == [14]
+
+
+def test_too_long_batches_stop_it_with_the_reason() -> None:
+    cluster = Cluster.of(VIEW, per_bin=0.0, loses=lambda _batch, _bin: True)
+    progress = begin(a_plan(), 1.0, 10, MigrationSettings(retries=99))
+    cluster.steady = 9.0
+    outcome = play(cluster, progress).outcome
+    assert outcome is not None
+    assert (outcome.status, outcome.stopped) == (Status.FAILED, False)
+    assert "3 batches in a row took longer than 3.0 s" in outcome.detail
+    assert (outcome.batches, outcome.slowest_seconds) == (3, 9.0)
+
+
+def test_one_long_batch_only_slows_it_down() -> None:
+    plan = a_plan(planned=moves(*[(number, "1", "2") for number in range(12)]))
+    cluster = Cluster.of(a_view({"1": range(12), "2": ()}), per_bin=0.01)
+    progress = after_batches(cluster, begin(plan, 1.0, 10), 4)
+    quick = progress.migration.pace.bins
+    assert quick > 1
+    cluster.steady = 8.0
+    progress = after_batches(cluster, progress, 1)
+    cluster.steady = 1.0
+    assert progress.migration.pace.bins < quick
+    outcome = play(cluster, progress).outcome
+    assert outcome is not None
+    assert outcome.status is Status.DONE
+
+
+def test_cheap_moves_go_faster_than_one_a_batch() -> None:
+    plan = a_plan(planned=moves(*[(number, "1", "2") for number in range(30)]))
+    cluster = Cluster.of(a_view({"1": range(30), "2": ()}), per_bin=0.01)
+    outcome = ended_with(cluster, plan)
+    assert outcome.status is Status.DONE
+    # a group is prepared at the pace of the boundary before, so each pace is seen twice
+    assert [len(cluster.moved_in[batch]) for batch in range(11, cluster.batch + 1)] == [
+        0,
+        1,
+        1,
+        2,
+        2,
+        4,
+        4,
+        8,
+        8,
+    ]
+    assert outcome.slowest_seconds <= 1.5
+
+
+def test_gap_batches_let_queued_records_drain() -> None:
+    cluster = Cluster.of(VIEW, per_bin=0.4)
+    outcome = ended_with(cluster, a_plan(), MigrationSettings(gap_batches=2))
+    assert [move.batch for move in outcome.moved] == [12, 15, 18]
+
+
+def test_batched_moves_its_groups_as_they_were_made() -> None:
+    together = tuple(replace(move, batch=12 if number < 2 else 13) for number, move in enumerate(THREE))
+    cluster = Cluster.of(VIEW)
+    outcome = ended_with(cluster, a_plan(Strategy.BATCHED, together))
+    assert [move.batch for move in outcome.moved] == [12, 12, 13]
+
+
+def test_a_plan_of_ones_own_keeps_its_batches() -> None:
+    own = (*moves((0, "1", "2"), batch=15), *moves((1, "1", "3"), batch=15), *moves((0, "2", "1"), batch=19))
+    cluster = Cluster.of(VIEW)
+    outcome = ended_with(cluster, a_plan(Strategy.OWN, own))
+    assert outcome.status is Status.DONE
+    assert [(move.bin.partition, move.batch) for move in outcome.moved] == [(0, 15), (1, 15), (0, 19)]
+    configuration = Configuration(VIEW.placement(), outcome.moved)
+    assert not misplaced(configuration, cluster.executions)
+
+
+def test_a_plan_whose_batches_have_passed_begins_at_once() -> None:
+    outcome = ended_with(Cluster.of(VIEW), a_plan(Strategy.OWN, moves((0, "1", "2"), batch=3)))
+    assert [move.batch for move in outcome.moved] == [12]
