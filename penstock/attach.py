@@ -14,13 +14,16 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import BadInput, PenstockError
+from penstock.errors import BadInput, PenstockError, Unsupported
 
 if TYPE_CHECKING:
     from penstock.control import ControlServer
     from penstock.journal.store import Journal
     from penstock.loop import Actuator, Cycle, Loop
+    from penstock.migrate.spark_mover import SparkMover
+    from penstock.observe.spark_source import SparkSource
     from penstock.settings import Settings
+    from penstock.state_control import StateControl
 
 log = logging.getLogger(__name__)
 
@@ -85,8 +88,10 @@ class Autopilot:
         clock: Callable[[], float] = time.time,
         notes: tuple[str, ...] = (),
         close: Callable[[], None] = lambda: None,
+        state: StateControl | None = None,
     ) -> None:
         self.application, self.name, self.settings = loop.application, name, settings
+        self._state = state
         self._loop, self._alive, self._clock, self._notes, self._close = loop, alive, clock, notes, close
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-autopilot", daemon=True)
@@ -148,8 +153,19 @@ class Autopilot:
         self._loop.resume()
         log.info("%s: resumed", self.application)
 
+    @property
+    def state(self) -> StateControl:
+        """Where state lies, and moving it by hand; Unsupported says why that cannot be here."""
+        if self._state is None:
+            raise Unsupported("this autopilot knows nothing of state")
+        return self._state
+
     def detach(self) -> None:
-        """Stop watching; the application stays as it is. May be called twice, and from any thread."""
+        """Stop watching. May be called twice, and from any thread.
+
+        The application stays as it is; only a change under way is brought to a safe end: executors that were
+        already told to stop are released, and a migration ends at its next batch boundary.
+        """
         self._stopping.set()
         if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join(timeout=DETACH_SECONDS)
@@ -238,7 +254,12 @@ class Autopilot:
             case "resume":
                 self.resume()
                 return {"paused": False}
-        raise BadInput(f"unknown command {command!r}; known: hello, pause, resume, status")
+        known: tuple[str, ...] = ("hello", "pause", "resume", "status")
+        if self._state is not None:
+            if command in self._state.commands:
+                return self._state.answer(command, request)
+            known += self._state.commands
+        raise BadInput(f"unknown command {command!r}; known: {', '.join(known)}")
 
     def _end(self) -> None:
         self._stopping.set()
@@ -288,14 +309,17 @@ def _assemble(spark: Any, settings: Settings) -> Autopilot:
     from penstock.decide.registry import make_policy
     from penstock.journal.store import journal_at
     from penstock.loop import Loop, LoopSettings
+    from penstock.migrate.spark_mover import SparkMover
     from penstock.observe.spark_session import application_id, application_name
     from penstock.observe.spark_source import SparkSource
     from penstock.remembering import remembering
+    from penstock.state_control import StateControl
 
     journal: Journal = journal_at(settings.journal, retained=settings.retained_observations)
     policy = remembering(make_policy(settings), journal, application_name(spark))
     source = SparkSource(spark, settings)
-    actuator, notes = _actuator(spark, settings, source.state_bins)
+    mover = SparkMover(spark, settings, source.state_tasks)
+    actuator, notes = _actuator(spark, settings, source, mover)
     loop = Loop(
         application_id(spark),
         source,
@@ -304,9 +328,21 @@ def _assemble(spark: Any, settings: Settings) -> Autopilot:
         journal,
         actuator,
         LoopSettings(policy_interval=settings.policy_interval),
+        mover,
     )
+
+    def close() -> None:
+        journal.close()
+        mover.close()
+
     return Autopilot(
-        loop, settings, application_name(spark), alive=_alive(spark), notes=notes, close=journal.close
+        loop,
+        settings,
+        application_name(spark),
+        alive=_alive(spark),
+        notes=notes,
+        close=close,
+        state=StateControl(loop, mover),
     )
 
 
@@ -338,7 +374,7 @@ def patiently(gone: Callable[[], bool], stopped: Callable[[], bool]) -> Callable
 
 
 def _actuator(
-    spark: Any, settings: Settings, state_bins: Callable[[], Mapping[str, int]]
+    spark: Any, settings: Settings, source: SparkSource, mover: SparkMover
 ) -> tuple[Actuator | None, tuple[str, ...]]:
     from penstock.act.spark_executors import SparkActuator
     from penstock.observe.spark_session import can_change_executors
@@ -348,4 +384,4 @@ def _actuator(
     obstacle = can_change_executors(spark)
     if obstacle is not None:
         return None, (obstacle,)
-    return SparkActuator(spark, settings, state_bins), ()
+    return SparkActuator(spark, settings, source.state_bins, mover), ()

@@ -11,6 +11,7 @@ from penstock.dataflow.summary import measured_figures
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.outcome import Outcome, Status
 from penstock.errors import NotFound
+from penstock.journal.records import ActionRecord
 
 log = logging.getLogger(__name__)
 
@@ -75,3 +76,11 @@ class FollowUp:
             # someone has put another journal in place of the one that holds the intent
             log.warning("%s: its outcome and effect are not recorded", error)
             self._last = None
+
+
+def left_open(now: float, action: ActionRecord, held: Mapping[str, int]) -> Outcome:
+    """The outcome of an action whose controller stopped before it could write one."""
+    report = ", ".join(f"{count} {unit}" for unit, count in held.items()) or "nothing"
+    detail = f"the controller stopped before the outcome was written; Spark reports {report}"
+    seconds = max(0.0, now - action.intended_at)
+    return Outcome(Status.UNKNOWN, action.planned, action.planned, held, seconds, detail)

@@ -10,10 +10,10 @@ from typing import Protocol
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.outcome import Outcome, Status
-from penstock.decide.policy import Policy, Proposal, Scale
+from penstock.decide.policy import Action, MoveState, Policy, Proposal, Scale
 from penstock.decide.verdict import Accepted, Verdict, Waiting
-from penstock.errors import ActionFailed, PenstockError, SparkUnavailable
-from penstock.follow_up import Endings, FollowUp
+from penstock.errors import ActionFailed, PenstockError, SparkUnavailable, Unsupported
+from penstock.follow_up import Endings, FollowUp, left_open
 from penstock.journal.records import ActionRecord
 from penstock.timeline import Timeline
 
@@ -30,7 +30,7 @@ class Source(Protocol):
 class Actuator(Protocol):
     """What changes the application; one action at a time, a new one drops what is left of an older one."""
 
-    def begin(self, now: float, action: Scale) -> None:
+    def begin(self, now: float, action: Action) -> None:
         """Start an action; returns at once."""
 
     def poll(self, now: float) -> Outcome | None:
@@ -44,6 +44,13 @@ class Actuator(Protocol):
 
     def held(self) -> Mapping[str, int]:
         """What Spark reports to be there now."""
+
+
+class Mover(Protocol):
+    """What sees that state lies unevenly; raises PenstockError and nothing else on purpose."""
+
+    def propose(self, now: float, window: ApplicationWindow) -> MoveState | None:
+        """The moves that would spread it, if they are worth their while."""
 
 
 class Clock(Protocol):
@@ -84,7 +91,7 @@ class Record(Endings, Protocol):
         """Keep an answer and its verdict."""
 
     def intend(
-        self, now: float, application: str, decision_id: int, action: Scale, before: Mapping[str, int]
+        self, now: float, application: str, decision_id: int, action: Action, before: Mapping[str, int]
     ) -> int:
         """Write down what is about to be done, durably."""
 
@@ -116,7 +123,7 @@ class Cycle:
     window: ApplicationWindow | None = None
     answer: Proposal | NotReady | None = None
     verdict: Verdict | None = None
-    action: Scale | None = None
+    action: Action | None = None
     outcome: Outcome | None = None
     paused: str | None = None
     error: str | None = None
@@ -125,7 +132,7 @@ class Cycle:
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
     action_id: int
-    action: Scale
+    action: Action
     begun_at: float
     failed_polls: int = 0
 
@@ -142,8 +149,9 @@ class Loop:
         record: Record,
         actuator: Actuator | None = None,
         settings: LoopSettings | None = None,
+        mover: Mover | None = None,
     ) -> None:
-        self.application = application
+        self.application, self.mover = application, mover
         self.source, self.policy, self.manager = source, policy, manager
         self.record, self.actuator = record, actuator
         self.settings = settings or LoopSettings()
@@ -152,6 +160,7 @@ class Loop:
         effect_delay = self.settings.effect_after_intervals * self.settings.policy_interval
         self._follow_up = FollowUp(record, effect_delay)
         self._under_way: _UnderWay | None = None
+        self._ordered: MoveState | None = None
         self._reconciled = False
         self._failures = 0
         self._last_error: str | None = None
@@ -185,10 +194,17 @@ class Loop:
         if window is not None:
             self.record.observed(now, window)
             self._follow_up.measure(now, window)
-        if seen is None or self.paused or self._under_way:
+        if self._under_way:
+            return
+        if self._ordered is not None:
+            yield replace(cycle, outcome=self._obey(now, window))
+            return
+        if seen is None or self.paused:
             return
         answer = self._answer(seen)
         verdict = self._verdict(now, window, answer)
+        if window is not None:
+            answer, verdict = self._or_move(now, window, answer, verdict)
         yield (cycle := replace(cycle, answer=answer, verdict=verdict))
         decision_id = self.record.decided(now, self.application, answer, verdict, self.policy.name)
         if isinstance(verdict, Accepted) and window is not None and self.actuator is not None:
@@ -196,7 +212,7 @@ class Loop:
         self._failures = 0
 
     @property
-    def action_under_way(self) -> Scale | None:
+    def action_under_way(self) -> Action | None:
         """The action that was begun and has not ended."""
         return self._under_way.action if self._under_way else None
 
@@ -208,6 +224,14 @@ class Loop:
         """Propose again."""
         self._failures = 0
         self.paused = None
+
+    def order(self, action: MoveState) -> None:
+        """Have this done at the next tick, also while paused; refused while another action is under way."""
+        if self.actuator is None:
+            raise Unsupported("this autopilot only observes: it changes nothing")
+        if self._under_way is not None or self._ordered is not None:
+            raise ActionFailed("another action is under way: wait for its end")
+        self._ordered = action
 
     def leave(self, now: float) -> None:
         """Stop for good: an action under way is closed with what Spark reports; raises nothing."""
@@ -227,7 +251,7 @@ class Loop:
         if unfinished and self.actuator is not None:
             held = dict(self.actuator.held())
             for action in unfinished:
-                self.record.ended(now, action.action_id, _left_open(now, action, held))
+                self.record.ended(now, action.action_id, left_open(now, action, held))
         latest = self.record.actions(self.application, limit=1)
         if latest:
             self._distrust_before(min(now, latest[-1].ended_at or latest[-1].intended_at), "the last change")
@@ -282,15 +306,41 @@ class Loop:
         assert isinstance(answer, NotReady)
         return Waiting(str(answer), answer.until)
 
+    def _or_move(
+        self, now: float, window: ApplicationWindow, answer: Proposal | NotReady, verdict: Verdict
+    ) -> tuple[Proposal | NotReady, Verdict]:
+        """Where the size stays, state may move; where it is about to change, it changes first."""
+        if self.mover is None or self.actuator is None or isinstance(answer, Scale):
+            return answer, verdict
+        move = self.mover.propose(now, window)
+        return (answer, verdict) if move is None else (move, Accepted(move))
+
+    def _obey(self, now: float, window: ApplicationWindow | None) -> Outcome | None:
+        """Begin what was ordered by hand, recorded like any other action."""
+        action, self._ordered = self._ordered, None
+        assert action is not None and self.actuator is not None
+        verdict = Accepted(action)
+        self.timeline.decided(now, verdict)
+        decision_id = self.record.decided(now, self.application, action, verdict, "by hand")
+        return self._begin(now, self.actuator, decision_id, action, window)
+
     def _begin(
-        self, now: float, actuator: Actuator, decision_id: int, action: Scale, window: ApplicationWindow
+        self,
+        now: float,
+        actuator: Actuator,
+        decision_id: int,
+        action: Action,
+        window: ApplicationWindow | None,
     ) -> Outcome | None:
         """Write the intent, then cause the effect; an outcome only if it failed at once."""
-        self._follow_up.measure(now, window, last_chance=True)
-        action_id = self.record.intend(now, self.application, decision_id, action, window.parallelism)
+        if window is not None:
+            self._follow_up.measure(now, window, last_chance=True)
+        held = window.parallelism if window is not None else actuator.held()
+        action_id = self.record.intend(now, self.application, decision_id, action, held)
         self._under_way = under_way = _UnderWay(action_id, action, now)
         try:
-            self.manager.action_started(now, action)
+            if isinstance(action, Scale):
+                self.manager.action_started(now, action)
             actuator.begin(now, action)
         except Exception as problem:
             return self._end(now, under_way, self._broken_off(now, under_way, problem))
@@ -300,7 +350,8 @@ class Loop:
         self._under_way = None
         self._distrust_before(now, "the last change")
         self._follow_up.follow(now, under_way.action_id, outcome)
-        self.manager.action_ended(now, under_way.action, outcome)
+        if isinstance(under_way.action, Scale):
+            self.manager.action_ended(now, under_way.action, outcome)
         return outcome
 
     def _broken_off(self, now: float, under_way: _UnderWay, problem: Exception) -> Outcome:
@@ -309,7 +360,7 @@ class Loop:
             log.error("%s: the actuator failed", self.application, exc_info=problem)
         self._abandon()
         status = Status.FAILED if isinstance(problem, ActionFailed) else Status.UNKNOWN
-        planned = dict(under_way.action.parallelism)
+        planned = dict(under_way.action.planned)
         seconds = max(0.0, now - under_way.begun_at)
         return Outcome(status, planned, planned, self._held_if_known(), seconds, _described(problem))
 
@@ -350,10 +401,3 @@ class Loop:
 def _described(problem: Exception) -> str:
     text = str(problem)
     return text if isinstance(problem, PenstockError) else f"{type(problem).__name__}: {text}"
-
-
-def _left_open(now: float, action: ActionRecord, held: Mapping[str, int]) -> Outcome:
-    report = ", ".join(f"{count} {unit}" for unit, count in held.items()) or "nothing"
-    detail = f"the controller stopped before the outcome was written; Spark reports {report}"
-    seconds = max(0.0, now - action.intended_at)
-    return Outcome(Status.UNKNOWN, action.planned, action.planned, held, seconds, detail)

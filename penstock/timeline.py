@@ -90,7 +90,7 @@ class Timeline:
     def decided(self, now: float, verdict: Verdict) -> None:
         """Add a verdict, or count the last one again if this one says the same."""
         kind = KINDS.get(type(verdict), "waiting")
-        size = verdict.action.parallelism if isinstance(verdict, Accepted) else None
+        size = verdict.action.planned if isinstance(verdict, Accepted) else None
         expected = verdict.action.expected.summary if isinstance(verdict, Accepted) else ""
         decided = Decided(now, kind, verdict.reason, size, expected=expected)
         with self._lock:

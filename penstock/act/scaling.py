@@ -4,7 +4,9 @@
                           └─── executor timeout ─→ RequestTotal(what is there) → PARTIAL
     shrink   RequestTotal, StopUsing ─ idle at a batch boundary ─→ Release ─ gone, the rest there ─→ DONE
                                     └─ drain timeout: Release anyway ──┘  └ executor timeout → PARTIAL
+    shrink with state    RequestTotal, MoveAway ─ moved, or given up ─→ StopUsing ─→ as above
 
+State moves away first, while its executors still work: then nobody has to load it all in one batch.
 Whoever was told to stop is released, even when others die: Spark cannot take a StopUsing back, so an
 executor that was spared would hold its place and get no tasks. Spark replaces the dead instead.
 
@@ -50,23 +52,33 @@ class Release:
     executor_ids: tuple[str, ...]
 
 
-Instruction: TypeAlias = RequestTotal | StopUsing | Release
+@dataclass(frozen=True, slots=True)
+class MoveAway:
+    """Move the state of these executors to those that stay, a few bins at a time."""
+
+    executor_ids: tuple[str, ...]
+
+
+Instruction: TypeAlias = RequestTotal | StopUsing | Release | MoveAway
 
 
 class Phase(Enum):
     """Where a change stands."""
 
     GROWING = "waiting for executors to register"
+    MOVING = "moving state off the chosen executors"
     DRAINING = "letting the tasks of the chosen executors finish"
     RELEASING = "waiting until the released executors are gone and those that died are replaced"
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a change may wait, in seconds: for executors to come or go, and for tasks to finish."""
+    """How long a change may wait, in seconds: for executors to come or go, for tasks to finish, and for
+    state to move, which is bounded by itself as well."""
 
     executor_timeout: float = 60.0
     drain_timeout: float = 120.0
+    move_timeout: float = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +108,17 @@ class Progress:
     outcome: Outcome | None = None
 
 
-def begin(now: float, wanted: int, executors: Executors, patience: Patience | None = None) -> Progress:
-    """Start a change from the executors that are there now, whatever was there when it was decided."""
+def begin(
+    now: float,
+    wanted: int,
+    executors: Executors,
+    patience: Patience | None = None,
+    can_move: bool = False,
+) -> Progress:
+    """Start a change from the executors that are there now, whatever was there when it was decided.
+
+    `can_move`: state can be moved off executors before they go.
+    """
     if wanted < 1:
         raise ActionFailed(f"cannot scale to {wanted} executors: an application needs at least one")
     held = len(executors)
@@ -109,14 +130,26 @@ def begin(now: float, wanted: int, executors: Executors, patience: Patience | No
     ask = RequestTotal(wanted)
     if wanted == held:
         return _ended(change, executors, (ask,), (f"{held} were held already",))
-    return Progress(change, (ask, StopUsing(leaving)) if leaving else (ask,))
+    if not leaving:
+        return Progress(change, (ask,))
+    hosting = any(executor.state_bins for executor in executors if executor.executor_id in leaving)
+    if can_move and hosting:
+        return Progress(replace(change, phase=Phase.MOVING), (ask, MoveAway(leaving)))
+    return Progress(change, (ask, StopUsing(leaving)))
 
 
-def step(change: ExecutorChange, now: float, executors: Executors, batch_boundary: bool) -> Progress:
-    """Advance by what is seen now; `batch_boundary`: no batch of any query is running."""
+def step(
+    change: ExecutorChange, now: float, executors: Executors, batch_boundary: bool, moving: bool = False
+) -> Progress:
+    """Advance by what is seen now.
+
+    `batch_boundary`: no batch of any query is running; `moving`: the state is still under way.
+    """
     change = _at(change, now)
     if change.phase is Phase.GROWING:
         return _grow(change, executors)
+    if change.phase is Phase.MOVING:
+        return _move(change, executors, moving)
     if change.phase is Phase.DRAINING:
         return _drain(change, executors, batch_boundary)
     return _await_gone(change, executors, ())
@@ -162,6 +195,19 @@ def _grow(change: ExecutorChange, executors: Executors) -> Progress:
     why = "an executor died" if here < change.held_before else "the cluster has no room for more"
     note = f"asked for {wanted}, {here} registered within {within}: {why}; the total is set back to {settled}"
     return _ended(change, executors, (RequestTotal(settled),), (note,))
+
+
+def _move(change: ExecutorChange, executors: Executors, moving: bool) -> Progress:
+    """Wait for the state; whether or not all of it moved, the executors go: Spark can load the rest."""
+    here = {executor.executor_id for executor in executors}
+    change = _without_the_lost(change, dict.fromkeys(here, 0))
+    in_time = change.waited_in_phase < change.patience.move_timeout
+    if moving and change.leaving and in_time:
+        return Progress(change)
+    took = f"state was moved away in {change.waited_in_phase:.0f} s"
+    note = took if not moving or not change.leaving else f"not all {took}, which is too long"
+    drained = replace(change, phase=Phase.DRAINING, waited_in_phase=0.0, notes=(*change.notes, note))
+    return Progress(drained, (StopUsing(drained.leaving),) if drained.leaving else ())
 
 
 def _drain(change: ExecutorChange, executors: Executors, batch_boundary: bool) -> Progress:

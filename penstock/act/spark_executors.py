@@ -1,4 +1,4 @@
-"""Executors of a running Spark application, added and released as `scaling.py` says.
+"""Executors of a running Spark application, added and released as `scaling.py` says, and their state moved.
 
 The calls are Spark's own and private; seen to work on Spark 4.3 with local-cluster and standalone, and
 the same on YARN and Kubernetes by reading.
@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from penstock.act.scaling import (
     ExecutorChange,
     Instruction,
+    MoveAway,
     Patience,
     Progress,
     Release,
@@ -26,8 +27,9 @@ from penstock.act.scaling import (
 )
 from penstock.dataflow.window import EXECUTORS, ExecutorState
 from penstock.decide.outcome import Outcome
-from penstock.decide.policy import Scale
+from penstock.decide.policy import BINS, Action, MoveState
 from penstock.errors import ActionFailed, PenstockError, Unsupported
+from penstock.migrate.spark_mover import SparkMover
 from penstock.observe.spark_session import can_change_executors, check_supported
 from penstock.observe.spark_status import SparkStatus, executor_state, spark_errors
 from penstock.settings import Settings
@@ -43,8 +45,12 @@ class SparkActuator:
         spark: SparkSession,
         settings: Settings,
         state_bins: Callable[[], Mapping[str, int]] = dict,
+        mover: SparkMover | None = None,
     ) -> None:
-        """`state_bins` tells what a release would cost: executor → state bins, as last observed."""
+        """`state_bins` tells what a release would cost: executor → state bins, as last observed.
+
+        With a `mover` state leaves an executor before it is released.
+        """
         check_supported(spark)
         obstacle = can_change_executors(spark)
         if obstacle is not None:
@@ -58,37 +64,62 @@ class SparkActuator:
         self._wanted = 0
         self._stopped: tuple[str, ...] = ()
         self._batches_before: dict[str, int] = {}
-        self._state_bins = state_bins
+        self._state_bins, self._mover = state_bins, mover
         self._outcome: Outcome | None = None
+        self._move: tuple[float, MoveState] | None = None
 
     def held(self) -> Mapping[str, int]:
         """What Spark reports now."""
         return {EXECUTORS: len(self._status.executors())}
 
-    def begin(self, now: float, action: Scale) -> None:
+    def begin(self, now: float, action: Action) -> None:
         """Start the change; what it does from here on is told by `poll`."""
-        self._change, self._outcome, self._stopped = None, None, ()
+        self._change, self._outcome, self._stopped, self._move = None, None, (), None
+        if isinstance(action, MoveState):
+            self._begin_move(now, action)
+            return
         if set(action.parallelism) != {EXECUTORS}:
             raise ActionFailed(f"Spark scales executors, not {sorted(action.parallelism)}")
         self._wanted = action.parallelism[EXECUTORS]
-        self._batches_before = self._last_batches()
-        self._perform(begin(now, self._wanted, self._executors(), self._patience))
+        can_move = self._mover is not None and self._mover.obstacle() is None
+        self._perform(begin(now, self._wanted, self._executors(), self._patience, can_move))
 
     def poll(self, now: float) -> Outcome | None:
         """Go one step on; None while the change is under way."""
+        if self._move is not None:
+            return self._poll_move(now, *self._move)
         if self._change is not None and self._outcome is None:
-            self._perform(step(self._change, now, self._executors(), self._no_batch_needs_them()))
+            moving = self._mover is not None and self._mover.moving()
+            boundary = self._no_batch_needs_them()
+            self._perform(step(self._change, now, self._executors(), boundary, moving))
         return self._outcome
 
     def abandon(self) -> None:
         """Give up the change under way; executors that were told to stop are released, if Spark answers."""
         stopped = self._stopped if self._outcome is None else ()
-        self._change, self._stopped = None, ()
+        self._change, self._stopped, self._move = None, (), None
+        if self._mover is not None:
+            self._mover.stop("the autopilot gave the action up")
         for instruction in abandon(self._wanted, stopped):
             try:
                 self._instruct(instruction)
             except PenstockError as problem:
                 _LOG.warning("a change was broken off, and its end failed: %s", problem)
+
+    def _begin_move(self, now: float, action: MoveState) -> None:
+        if self._mover is None:
+            raise ActionFailed("state cannot be moved here")
+        self._mover.begin(action.plans)
+        self._move = (now, action)
+
+    def _poll_move(self, now: float, begun: float, action: MoveState) -> Outcome | None:
+        ended = self._mover.ended() if self._mover is not None else None
+        if ended is None:
+            return None
+        self._move = None
+        status, moved, detail = ended
+        seconds = max(0.0, now - begun)
+        return Outcome(status, action.planned, action.planned, {BINS: moved}, seconds, detail)
 
     def _perform(self, progress: Progress) -> None:
         for instruction in progress.instructions:
@@ -108,11 +139,20 @@ class SparkActuator:
                     )
             elif isinstance(instruction, StopUsing):
                 self._stop_using(instruction.executor_ids)
+            elif isinstance(instruction, MoveAway) and self._mover is not None:
+                self._move_away(self._mover, instruction.executor_ids)
             elif isinstance(instruction, Release):
                 ids = self._jvm.java.util.ArrayList()
                 for executor_id in instruction.executor_ids:
                     ids.add(executor_id)
                 self._context.killExecutors(self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(ids))
+
+    def _move_away(self, mover: SparkMover, executor_ids: tuple[str, ...]) -> None:
+        """A drain that cannot begin costs a slow batch later, not the change."""
+        try:
+            mover.drain(executor_ids)
+        except PenstockError as problem:
+            _LOG.warning("state stays where it is: %s", problem)
 
     def _stop_using(self, executor_ids: tuple[str, ...]) -> None:
         """Decommission on the driver's side: it offers these executors no new tasks.
@@ -122,6 +162,7 @@ class SparkActuator:
         """
         # before the call: when its answer is lost, it may have taken effect all the same
         self._stopped = executor_ids
+        self._batches_before = self._last_batches()
         info = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo(
             "released by Penstock", self._jvm.scala.Option.empty()
         )

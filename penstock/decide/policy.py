@@ -14,6 +14,9 @@ HELD_UTILISATION = "held_utilisation_ratio"
 UTILISATION = "utilisation_ratio"
 """Figure of a proposal: predicted utilisation of the proposed size."""
 
+BINS = "bins"
+"""The unit of a MoveState: state partitions that change their worker."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExpectedEffect:
@@ -44,6 +47,11 @@ class Scale:
     exact: Mapping[str, float] = field(default_factory=dict)
     """The un-rounded need per unit, before rounding up to whole instances or executors."""
 
+    @property
+    def planned(self) -> Mapping[str, int]:
+        """What should be there afterwards, by unit."""
+        return self.parallelism
+
 
 @dataclass(frozen=True, slots=True)
 class Resize:
@@ -56,14 +64,30 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class MoveState:
-    """Move state bins between workers: (bin, from, to), each bin at most once."""
+    """Move state bins between workers: (bin, from, to), each bin at most once.
+
+    `plans` say in which batches and how, one plain plan a query, as `penstock.migrate` writes them.
+    """
 
     moves: tuple[tuple[str, str, str], ...]
     reason: str
     expected: ExpectedEffect
+    plans: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def planned(self) -> Mapping[str, int]:
+        """How many bins should have moved afterwards."""
+        return {BINS: len(self.moves)}
+
+    @property
+    def exact(self) -> Mapping[str, float]:
+        """Nothing is rounded here."""
+        return {}
 
 
 Proposal: TypeAlias = Hold | Scale | Resize | MoveState
+Action: TypeAlias = Scale | MoveState
+"""What an actuator performs while the application runs."""
 
 
 class Policy(Protocol):

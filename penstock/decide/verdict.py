@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.decide.policy import Scale
+from penstock.decide.policy import Action
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """Perform this action; `notes` say what the guardrails changed in what was proposed."""
 
-    action: Scale
+    action: Action
     notes: tuple[str, ...] = ()
 
     @property

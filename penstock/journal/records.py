@@ -95,8 +95,9 @@ def plain_answer(answer: Proposal | NotReady) -> Plain:
         case Resize(settings, reason, expected):
             resize = {"settings": dict(settings), "expected": plain_effect(expected)}
             return {"kind": "resize", "reason": reason, **resize}
-        case MoveState(moves, reason, expected):
-            move = {"moves": [list(one) for one in moves], "expected": plain_effect(expected)}
+        case MoveState(moves, reason, expected, plans):
+            move: Plain = {"moves": [list(one) for one in moves], "expected": plain_effect(expected)}
+            move["plans"] = [dict(plan) for plan in plans]
             return {"kind": "move-state", "reason": reason, **move}
 
 
@@ -114,7 +115,7 @@ def plain_verdict(verdict: Verdict) -> Plain:
     """A verdict as plain data."""
     match verdict:
         case Accepted(action, notes):
-            accepted = {"parallelism": dict(action.parallelism), "notes": list(notes)}
+            accepted = {"parallelism": dict(action.planned), "notes": list(notes)}
             return {"kind": "accepted", "reason": verdict.reason, **accepted}
         case Rejected(guardrail, reason):
             return {"kind": "rejected", "reason": reason, "guardrail": guardrail}

@@ -15,7 +15,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.summary import summarise
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.outcome import Outcome
-from penstock.decide.policy import Proposal, Scale
+from penstock.decide.policy import Action, Proposal
 from penstock.decide.verdict import Verdict
 from penstock.errors import NotFound, Unsupported
 from penstock.journal.records import (
@@ -125,7 +125,7 @@ class Journal:
             return decision_id
 
     def intend(
-        self, now: float, application: str, decision_id: int, action: Scale, before: Mapping[str, int]
+        self, now: float, application: str, decision_id: int, action: Action, before: Mapping[str, int]
     ) -> int:
         """Write down what is about to be done; it is durable before this returns."""
         with self.database.writing() as connection:
@@ -135,7 +135,7 @@ class Journal:
                 "intended_at": now,
                 "seen": _last_seen(connection, application),
                 "held_before": dict(before),
-                "planned": dict(action.parallelism),
+                "planned": dict(action.planned),
                 "exact": finite(action.exact),
                 "reason": action.reason,
                 "expected": plain_effect(action.expected),

@@ -12,7 +12,7 @@ from penstock.dataflow.metrics import Floats, Integers, MetricWindow
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow, SourceRate
 from penstock.decide.outcome import Outcome, Status
-from penstock.decide.policy import Proposal, Scale
+from penstock.decide.policy import Action, Proposal
 from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict
 from penstock.journal.records import ActionRecord
 from penstock.simulate.experiment import Experiment
@@ -126,10 +126,10 @@ class VirtualActuator:
         self._begun_at = 0.0
         self._planned: Mapping[str, int] = {}
 
-    def begin(self, now: float, action: Scale) -> None:
+    def begin(self, now: float, action: Action) -> None:
         """Start an action."""
-        self._begun_at, self._planned = now, dict(action.parallelism)
-        self.ends_at = self.dataflow.change(action.parallelism)
+        self._begun_at, self._planned = now, dict(action.planned)
+        self.ends_at = self.dataflow.change(action.planned)
 
     def poll(self, now: float) -> Outcome | None:
         """The outcome, once the new parallelism is there."""
@@ -182,10 +182,10 @@ class MemoryRecord:
         return len(self.decisions)
 
     def intend(
-        self, now: float, application: str, decision_id: int, action: Scale, before: Mapping[str, int]
+        self, now: float, application: str, decision_id: int, action: Action, before: Mapping[str, int]
     ) -> int:
         """Keep what is about to be done."""
-        planned = dict(action.parallelism)
+        planned = dict(action.planned)
         record = ActionRecord(
             action_id=len(self.records) + 1,
             application=application,

@@ -1,0 +1,138 @@
+"""State that moves in the loop: proposed by the mover where the size stays, or ordered by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import EXECUTORS, ApplicationWindow
+from penstock.decide.outcome import Outcome, Status
+from penstock.decide.policy import BINS, Action, ExpectedEffect, Hold, MoveState, Proposal
+from penstock.errors import ActionFailed, Unsupported
+from penstock.journal.explain import explain
+from penstock.journal.store import Journal, open_journal
+from penstock.loop import Loop, LoopSettings
+from tests.fakes import APPLICATION, AgreeingManager, FakeSource, FixedPolicy, a_scale
+
+MOVE = MoveState(
+    (("q/0/3", "1", "2"), ("q/0/5", "1", "2")),
+    "state lies unevenly",
+    ExpectedEffect("2 bins move", {"imbalance_ratio": 0.05}),
+    ({"query": "q", "strategy": "fluid", "moves": []},),
+)
+MOVED = Outcome(Status.DONE, {BINS: 2}, {BINS: 2}, {BINS: 2}, 12.0, "2 of 2 bins moved in 4 batches")
+
+
+@dataclass
+class FakeMover:
+    """Proposes what it has in store, one at each question."""
+
+    answers: list[MoveState | None] = field(default_factory=list)
+
+    def propose(self, now: float, window: ApplicationWindow) -> MoveState | None:
+        return self.answers.pop(0) if self.answers else None
+
+
+@dataclass
+class MovingActuator:
+    """Ends every action at the first poll."""
+
+    begun: list[Action] = field(default_factory=list)
+
+    def begin(self, now: float, action: Action) -> None:
+        self.begun.append(action)
+
+    def poll(self, now: float) -> Outcome | None:
+        return MOVED
+
+    def abandon(self) -> None:
+        self.begun.pop()
+
+    def held(self) -> dict[str, int]:
+        return {EXECUTORS: 2}
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return open_journal(tmp_path / "journal.db")
+
+
+def a_loop(
+    journal: Journal, answer: Proposal | NotReady, *moves: MoveState | None, acts: bool = True
+) -> tuple[Loop, MovingActuator, AgreeingManager]:
+    actuator, manager = MovingActuator(), AgreeingManager()
+    loop = Loop(
+        APPLICATION,
+        FakeSource(),
+        FixedPolicy(answer),
+        manager,
+        journal,
+        actuator if acts else None,
+        LoopSettings(policy_interval=10.0),
+        FakeMover(list(moves)),
+    )
+    return loop, actuator, manager
+
+
+@pytest.mark.parametrize("answer", [Hold("the size is right"), NotReady("it warms up", "a window")])
+def test_where_the_size_stays_state_moves_and_is_recorded_like_any_action(
+    journal: Journal, answer: Proposal | NotReady
+):
+    loop, actuator, manager = a_loop(journal, answer, MOVE)
+    assert loop.tick(10.0).action == MOVE
+    assert actuator.begun == [MOVE]
+    assert loop.tick(11.0).outcome == MOVED
+    loop.tick(20.0)
+    (record,) = journal.actions(APPLICATION)
+    assert (record.planned, record.observed, record.status) == ({BINS: 2}, {BINS: 2}, Status.DONE)
+    assert "2 bins" in explain(record) and "state lies unevenly" in explain(record)
+    (decision, *_) = journal.decisions(APPLICATION)
+    assert decision.answer["moves"] == [["q/0/3", "1", "2"], ["q/0/5", "1", "2"]]
+    assert manager.started == [] and manager.ended == []
+
+
+def test_a_size_that_is_about_to_change_changes_first(journal: Journal):
+    loop, actuator, _ = a_loop(journal, a_scale(4), MOVE)
+    loop.tick(10.0)
+    assert actuator.begun == [a_scale(4)]
+
+
+def test_without_an_actuator_and_while_paused_nothing_moves_by_itself(journal: Journal):
+    loop, _, _ = a_loop(journal, Hold("the size is right"), MOVE, acts=False)
+    assert loop.tick(10.0).answer == Hold("the size is right")
+    with pytest.raises(Unsupported, match="only observes"):
+        loop.order(MOVE)
+    loop, actuator, _ = a_loop(journal, Hold("the size is right"), MOVE)
+    loop.pause()
+    loop.tick(10.0)
+    assert actuator.begun == []
+
+
+def test_an_order_by_hand_is_done_at_the_next_tick_also_while_paused_and_is_recorded(journal: Journal):
+    loop, actuator, _ = a_loop(journal, Hold("the size is right"))
+    loop.tick(10.0)
+    loop.pause()
+    loop.order(MOVE)
+    with pytest.raises(ActionFailed, match="another action is under way"):
+        loop.order(MOVE)
+    loop.tick(11.0)
+    assert actuator.begun == [MOVE]
+    with pytest.raises(ActionFailed, match="another action is under way"):
+        loop.order(MOVE)
+    loop.tick(12.0)
+    (record,) = journal.actions(APPLICATION)
+    assert (record.policy, record.before, record.planned) == ("by hand", {EXECUTORS: 2}, {BINS: 2})
+    assert loop.timeline.decisions[-1].reason == "state lies unevenly"
+    loop.order(MOVE)
+
+
+def test_a_controller_that_died_in_mid_migration_does_not_move_again(journal: Journal):
+    loop, _, _ = a_loop(journal, Hold("the size is right"), MOVE)
+    loop.tick(10.0)
+    successor, actuator, _ = a_loop(journal, Hold("the size is right"))
+    successor.tick(30.0)
+    (record,) = journal.actions(APPLICATION)
+    assert record.status is Status.UNKNOWN and actuator.begun == []
