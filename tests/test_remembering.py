@@ -17,7 +17,7 @@ from penstock.errors import JournalUnavailable
 from penstock.journal.store import Journal, open_journal
 from penstock.remembering import KEEP_EVERY_SECONDS, OLDEST_SECONDS, remembering
 from tests.dataflow.synthetic_batches import word_count
-from tests.decide.test_shared_slots import window, words
+from tests.decide.slot_windows import window, words
 
 OWNER, RATE = "my job", 250.0
 

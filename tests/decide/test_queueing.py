@@ -22,8 +22,8 @@ from penstock.errors import BadSettings
 from tests.dataflow.graphs import graphs
 from tests.dataflow.synthetic_batches import word_count
 from tests.decide.pipelines import Pipeline
-from tests.decide.test_shared_slots import window as on_slots
-from tests.decide.test_shared_slots import words
+from tests.decide.slot_windows import window as on_slots
+from tests.decide.slot_windows import words
 
 CHAIN = LogicalGraph(["source", "a", "b"], [("source", "a"), ("a", "b")])
 FORK = LogicalGraph(["source", "a", "b", "c"], [("source", "a"), ("a", "b"), ("source", "c")])

@@ -15,8 +15,8 @@ from penstock.decide.reactive import ReactivePolicy, ReactiveSettings, cpu, lag
 from penstock.errors import BadSettings
 from tests.dataflow.synthetic_batches import word_count
 from tests.decide.pipelines import Pipeline
-from tests.decide.test_shared_slots import window as on_slots
-from tests.decide.test_shared_slots import words
+from tests.decide.slot_windows import window as on_slots
+from tests.decide.slot_windows import words
 from tests.fakes import a_query, a_window
 
 HASTY = {"stabilisation_seconds": 0.0}

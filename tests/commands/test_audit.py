@@ -1,0 +1,60 @@
+"""`penstock actions` and `explain`: the journal for people and for programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import perform
+from tests.commands.command_line import Captured, complaint, last_json
+
+
+def test_actions(capsys: Captured, config: list[str], journal: Path) -> None:
+    assert perform(["actions", *config, "--json"]) == 0
+    first, second = last_json(capsys)["actions"]
+    assert (first["status"], first["planned"], first["before"]) == (
+        "done",
+        {"executors": 5},
+        {"executors": 2},
+    )
+    assert (second["application"], second["status"]) == ("app-2", None)
+
+
+def test_actions_of_one_application_for_people(capsys: Captured, journal: Path, tmp_path: Path) -> None:
+    assert perform(["actions", "--app", "app-1", "--journal", str(journal)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "app-1" in shown
+    assert "app-2" not in shown
+
+
+def test_actions_where_nothing_was_recorded(capsys: Captured, config: list[str]) -> None:
+    assert perform(["actions", *config, "--json"]) == 0
+    assert last_json(capsys) == {"actions": []}
+    assert perform(["actions", *config]) == 0
+    assert "no actions" in capsys.readouterr().out
+
+
+def test_explain(capsys: Captured, config: list[str], journal: Path) -> None:
+    assert perform(["explain", "1", *config]) == 0
+    assert "counts needs 10 slots" in capsys.readouterr().out
+    assert perform(["explain", "1", *config, "--json"]) == 0
+    told = last_json(capsys)
+    assert told["action"]["action_id"] == 1
+    assert "counts needs 10 slots" in told["explanation"]
+
+
+@pytest.mark.parametrize("recorded_before", [True, False])
+def test_explaining_an_action_that_is_not_there(
+    capsys: Captured, config: list[str], journal: Path, recorded_before: bool
+) -> None:
+    if not recorded_before:
+        journal.unlink()
+    assert perform(["explain", "99", *config]) == 2
+    assert "no action 99" in complaint(capsys)
+
+
+def test_a_journal_that_is_no_journal_is_a_failure_not_a_crash(capsys: Captured, tmp_path: Path) -> None:
+    (tmp_path / "odd.db").write_text("this is not a database, and long enough to be one" * 50)
+    assert perform(["actions", "--journal", str(tmp_path / "odd.db")]) == 1
+    assert "odd.db" in complaint(capsys)

@@ -1,0 +1,91 @@
+"""`penstock decide`: recorded rates in, one decision per epoch out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import perform
+from tests.commands.command_line import Captured, complaint, last_json
+
+TOPOLOGY = """# operator_id1,operator_name1,instances1,operator_id2,operator_name2,instances2
+0,source,1,1,flat map,2
+1,flat map,2,2,count,1
+"""
+
+
+RATES = """# operator_id,instance_id,instances,epoch_timestamp,true_proc,true_out,observed_proc,observed_out
+0,0,1,10,0,1000,0,1000
+1,0,2,10,200,400,200,400
+1,1,2,10,200,400,200,400
+2,0,1,10,500,0,500,0
+"""
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> list[str]:
+    (tmp_path / "topology.csv").write_text(TOPOLOGY)
+    (tmp_path / "rates.csv").write_text(RATES)
+    return ["--topology", str(tmp_path / "topology.csv"), "--rates", str(tmp_path / "rates.csv")]
+
+
+def test_decide(capsys: Captured, recorded: list[str]) -> None:
+    # flat map: 1000 / 200 = 5; count: 1000 * 2 / 500 = 4
+    assert perform(["decide", "--policy", "ds2", *recorded, "--json"]) == 0
+    epoch = last_json(capsys)["epochs"][0]
+    assert epoch == {"exact": {"flat map": 5.0, "count": 4.0}, "parallelism": {"flat map": 5, "count": 4}}
+
+
+def test_decide_with_headroom_and_given_source_rates(
+    capsys: Captured, recorded: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "sources.csv").write_text("source,500\n")
+    sources = ["--source-rates", str(tmp_path / "sources.csv")]
+    assert perform(["decide", *recorded, *sources, "--scaling-factor", "0.1", "--json"]) == 0
+    # half the rate: 2.5 and 2, a tenth more: 2.75 and 2.2
+    assert last_json(capsys)["epochs"][0]["parallelism"] == {"flat map": 3, "count": 3}
+
+
+def test_decide_for_people(capsys: Captured, recorded: list[str]) -> None:
+    assert perform(["decide", *recorded]) == 0
+    shown = capsys.readouterr().out
+    assert "flat map" in shown
+    assert "5.0000" in shown
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "place"),
+    [
+        ("rates.csv", RATES.replace("200,400,200,400", "many,400,200,400", 1), "rates.csv"),
+        ("rates.csv", "1,0,2\n", "rates.csv"),
+        ("topology.csv", "0,source,1,1\n", "topology.csv"),
+    ],
+)
+def test_a_bad_recording_names_file_and_line(
+    capsys: Captured, recorded: list[str], tmp_path: Path, file: str, text: str, place: str
+) -> None:
+    (tmp_path / file).write_text(text)
+    assert perform(["decide", *recorded, "--json"]) == 2
+    caught = capsys.readouterr()
+    assert place in caught.err
+    assert "line" in caught.err
+    assert "error" in json.loads(caught.out)
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00bad"])
+def test_a_recording_that_cannot_be_read_is_named(
+    capsys: Captured, recorded: list[str], tmp_path: Path, content: bytes | None
+) -> None:
+    (tmp_path / "rates.csv").unlink()
+    if content is not None:
+        (tmp_path / "rates.csv").write_bytes(content)
+    assert perform(["decide", *recorded]) == 2
+    assert "rates.csv" in complaint(capsys)
+
+
+@pytest.mark.parametrize("option", [["--scaling-factor", "-1"], ["--target-rate-ratio", "0.5"]])
+def test_decide_settings_out_of_range(capsys: Captured, recorded: list[str], option: list[str]) -> None:
+    assert perform(["decide", *recorded, *option]) == 2
+    assert option[0].removeprefix("--") in complaint(capsys)
