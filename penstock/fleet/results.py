@@ -1,0 +1,146 @@
+"""What a round gives out: decisions for agents and the action log, and how every application stands."""
+
+from __future__ import annotations
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from penstock.dataflow.metrics import Floats
+from penstock.decide.policy import Resize
+from penstock.decide.sage import WHY
+from penstock.decide.sage_metrics import Overrides, Rule, Sizing
+from penstock.decide.sage_words import proposal_of
+from penstock.fleet.round import FleetSettings, RoundResult, allocated, decision_ids
+from penstock.fleet.sage_columns import (
+    AWAITING,
+    COLUMN,
+    CORES,
+    HEAP,
+    OVERHEAD,
+    PARALLELISM,
+    SIZE,
+    held_back_of,
+    held_of,
+    round_of,
+)
+from penstock.fleet.state import FleetState
+
+DECISION = pa.schema(
+    [
+        ("application", pa.string()),
+        ("decision_id", pa.int64()),
+        ("at", pa.float64()),
+        ("expires_at", pa.float64()),
+        ("rule", pa.string()),
+        ("symptom", pa.string()),
+        ("measured", pa.float64()),
+        ("bound", pa.float64()),
+        *((f"held_{name}", pa.float64()) for name in SIZE),
+        *((f"after_{name}", pa.float64()) for name in SIZE),
+        ("parallelism", pa.int64()),
+        ("operators", pa.list_(pa.int64())),
+        ("settings", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+"""One decision: a change of parallelism, in all and per operator, or else of Spark settings."""
+STATUS = pa.schema(
+    [
+        ("application", pa.string()),
+        ("at", pa.float64()),
+        ("parallelism", pa.int64()),
+        ("needed_parallelism", pa.float64()),
+        ("allocated_cores", pa.float64()),
+        ("needed_cores", pa.float64()),
+        ("allocated_bytes", pa.float64()),
+        ("needed_bytes", pa.float64()),
+        ("in_flight", pa.int64()),
+    ]
+)
+
+
+def decisions_of(result: RoundResult, settings: FleetSettings) -> pa.Table:
+    """The decisions of a round, in the order of the applications' names."""
+    decided = np.flatnonzero(result.decisions.rule > 0)
+    names = result.state.names.take(pa.array(result.rows[decided])).to_pylist()
+    rows = [_decision(result, int(i), name, settings) for i, name in zip(decided, names, strict=True)]
+    return pa.Table.from_pylist(sorted(rows, key=lambda row: str(row["application"])), schema=DECISION)
+
+
+def _decision(result: RoundResult, place: int, name: str, settings: FleetSettings) -> dict[str, object]:
+    sizing = round_of(result.decisions, place).decision
+    assert sizing is not None
+    held, now = result.held[place], float(result.now[place])
+    proposal = proposal_of(held_of(held), sizing, Overrides())
+    row: dict[str, object] = {
+        "application": name,
+        "decision_id": int(decision_ids(result.now[place : place + 1])[0]),
+        "at": now,
+        "expires_at": now + settings.sage.in_flight_seconds,
+        "rule": f"P{int(sizing.rule)}",
+        "symptom": sizing.symptom.name.lower().replace("_", "-"),
+        "measured": sizing.measured,
+        "bound": sizing.bound,
+        "reason": proposal.reason,
+    }
+    row |= {f"held_{column}": held[number] for number, column in enumerate(SIZE)}
+    row |= {f"after_{column}": float(getattr(sizing.after, column)) for column in SIZE}
+    if isinstance(proposal, Resize):
+        return row | {"settings": orjson.dumps(dict(proposal.settings)).decode()}
+    return row | {"parallelism": sizing.after.parallelism, "operators": _wanted(result, place, sizing)}
+
+
+def _wanted(result: RoundResult, place: int, sizing: Sizing) -> list[int] | None:
+    """Instances of every operator, where each has its own and they add up to what was decided."""
+    window = int(result.window[place])
+    sizes = np.cumsum(np.asarray(pa.compute.list_value_length(result.windows["operators"]).fill_null(0)))
+    begin, end = int(sizes[window - 1]) if window else 0, int(sizes[window])
+    if result.needs.instances[window] != sizing.after.parallelism or not result.needs.ready[window]:
+        return None
+    wanted: list[int] = result.needs.wanted[begin:end].tolist()
+    return wanted
+
+
+def status_of(state: FleetState, settings: FleetSettings) -> pa.Table:
+    """How every application of a state stands: what it is given against what it needs."""
+    newest = state.history[:, -1, :].astype(np.float64)
+    needed = newest[:, COLUMN["needed_parallelism"]]
+    wanted = np.where(np.isnan(needed), state.held[:, PARALLELISM], needed)
+    cores, memory = allocated(state.held)
+    each = _needed_bytes(newest, state.held, settings)
+    columns = [
+        state.names,
+        state.newest,
+        state.held[:, PARALLELISM].astype(np.int64),
+        needed,
+        cores,
+        wanted * state.held[:, CORES],
+        memory,
+        wanted * each,
+        state.in_flight,
+    ]
+    return pa.Table.from_arrays([pa.array(column) for column in columns], schema=STATUS)
+
+
+def _needed_bytes(newest: Floats, held: Floats, settings: FleetSettings) -> Floats:
+    """Memory that one executor needs, as P6 and P7 would have it; what is not measured is taken as held."""
+    committed, used = newest[:, COLUMN["heap_committed_bytes"]], newest[:, COLUMN["heap_used_bytes"]]
+    heap = np.fmax(committed, used / settings.sage.heap_used_high)
+    beside = np.maximum(newest[:, COLUMN["memory_used_bytes"]] - committed, 0) / settings.sage.overhead_target
+    beside = np.maximum(beside, settings.sage.least_overhead_bytes)
+    heap = np.where(np.isnan(heap), held[:, HEAP], heap)
+    return heap + np.where(np.isnan(beside), held[:, OVERHEAD], beside)
+
+
+def told(result: RoundResult) -> dict[str, object]:
+    """A round in a few numbers and words: rules that decided, why others did not."""
+    back = [held_back_of(int(packed)) for packed in np.unique(result.decisions.held_back) if packed]
+    counts = np.bincount(result.decisions.rule, minlength=len(Rule))
+    return {
+        "judged": len(result.rows),
+        "ignored": result.ignored,
+        "decided": {f"P{rule}": int(count) for rule, count in enumerate(counts) if rule and count},
+        "held_back": sorted({f"P{int(rule)}: {WHY[why]}" for pairs in back for rule, why in pairs}),
+        "awaiting": sorted({AWAITING[code] for code in np.unique(result.decisions.awaiting) if code}),
+    }

@@ -1,0 +1,153 @@
+"""What the controller keeps of many applications between rounds, in columns that can be stored as bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from penstock.dataflow.metrics import Floats, Integers
+from penstock.decide.sage_metrics import METRICS
+from penstock.fleet.sage_columns import SIZE
+
+SAMPLES = 32
+"""Samples kept of each application: the long window of five minutes at one sample in ten seconds."""
+SMALL = 3
+_VERSION = b"penstock-fleet-1"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetState:
+    """One row an application; arrays are changed in place by a round and never shared between states."""
+
+    names: pa.StringArray
+    at: Floats
+    history: NDArray[np.float32]
+    held: Floats
+    too_small: Floats
+    fresh_after: Floats
+    in_flight: Integers
+    """The decision that was sent and not yet acknowledged; 0 is none."""
+    in_flight_until: Floats
+    forced: Integers
+    """The last force that was obeyed, so that it is obeyed once."""
+    correlation: Floats
+    acknowledged: Integers
+
+    @property
+    def newest(self) -> Floats:
+        """When the newest sample of each application ended."""
+        return self.at[:, -1]
+
+
+def empty_state() -> FleetState:
+    """No application is known."""
+    return _blank(pa.array([], pa.string()))
+
+
+def _blank(names: pa.StringArray) -> FleetState:
+    count = len(names)
+
+    def integers() -> Integers:
+        return np.zeros(count, dtype=np.int64)
+
+    return FleetState(
+        names,
+        at=np.full((count, SAMPLES), -np.inf),
+        history=np.full((count, SAMPLES, len(METRICS)), np.nan, dtype=np.float32),
+        held=np.full((count, len(SIZE)), np.nan),
+        too_small=np.zeros((count, SMALL)),
+        fresh_after=np.full(count, -np.inf),
+        in_flight=integers(),
+        in_flight_until=np.full(count, -np.inf),
+        forced=integers(),
+        correlation=np.full(count, np.nan),
+        acknowledged=integers(),
+    )
+
+
+def with_applications(state: FleetState, names: pa.StringArray) -> tuple[FleetState, Integers]:
+    """The state with all these applications in it, and the row of each."""
+    known = pc.index_in(names, value_set=state.names)
+    if known.null_count:
+        new = pc.unique(names.filter(pc.is_null(known)))
+        state = _joined(state, _blank(new))
+        known = pc.index_in(names, value_set=state.names)
+    return state, np.asarray(known, dtype=np.int64)
+
+
+def _joined(one: FleetState, other: FleetState) -> FleetState:
+    columns = {
+        name: np.concatenate([getattr(one, name), getattr(other, name)])
+        for name in FleetState.__slots__
+        if name != "names"
+    }
+    return FleetState(pa.concat_arrays([one.names, other.names]), **columns)
+
+
+def push(state: FleetState, rows: Integers, at: Floats, samples: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Add one sample to each of these rows; one that is not newer than what is there changes nothing.
+
+    A row may come several times, oldest first. Says which samples were taken.
+    """
+    taken = np.zeros(len(rows), dtype=np.bool_)
+    _push(state.at, state.history, rows, at, samples, taken)
+    return taken
+
+
+@numba.njit(cache=True)
+def _push(
+    kept_at: Floats,
+    history: NDArray[np.float32],
+    rows: Integers,
+    at: Floats,
+    samples: NDArray[np.float32],
+    taken: NDArray[np.bool_],
+) -> None:
+    last = kept_at.shape[1] - 1
+    for number in range(len(rows)):
+        row = rows[number]
+        if not at[number] > kept_at[row, last]:
+            continue
+        for place in range(last):
+            kept_at[row, place] = kept_at[row, place + 1]
+            history[row, place] = history[row, place + 1]
+        kept_at[row, last] = at[number]
+        history[row, last] = samples[number]
+        taken[number] = True
+
+
+def to_bytes(state: FleetState) -> bytes:
+    """The state as one value for Spark's state store."""
+    arrays = [state.names]
+    names = ["names"]
+    for name in FleetState.__slots__:
+        column = getattr(state, name)
+        if name != "names":
+            flat = pa.array(np.ascontiguousarray(column).reshape(-1))
+            width = column[0].size if len(column) else 1
+            arrays.append(flat if column.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, width))
+            names.append(name)
+    batch = pa.RecordBatch.from_arrays(arrays, names=names).replace_schema_metadata({b"v": _VERSION})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    stored: bytes = sink.getvalue().to_pybytes()
+    return stored
+
+
+def from_bytes(stored: bytes) -> FleetState:
+    """The state as it was stored; the arrays can be changed."""
+    batch = pa.ipc.open_stream(stored).read_next_batch()
+    state = _blank(batch["names"])
+    columns = {}
+    for name in FleetState.__slots__:
+        if name != "names":
+            column, like = batch[name], getattr(state, name)
+            values = column.flatten() if like.ndim > 1 else column
+            columns[name] = np.array(values, dtype=like.dtype).reshape(like.shape)
+    return replace(state, **columns)

@@ -1,0 +1,81 @@
+"""Windows are read from JSON lines and Parquet; what is wrong is set aside with the reason."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import orjson
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.fleet.records import operator_columns, read_lines, read_parquet
+from tests.fleet.agents import a_record, a_table
+
+
+def lines(*records: object) -> list[bytes]:
+    return [record if isinstance(record, bytes) else orjson.dumps(record) for record in records]
+
+
+def test_json_lines_and_parquet_say_the_same():
+    table = a_table(a_record("a"), a_record("b", end=20.0))
+    stored = io.BytesIO()
+    pq.write_table(table, stored)
+    assert read_parquet(stored.getvalue(), "file").windows.equals(table)
+    assert table["application"].to_pylist() == ["a", "b"]
+    assert table["driver_heap_used_bytes"].null_count == 2, "what was not measured is null"
+
+
+def test_operators_become_flat_columns():
+    columns = operator_columns(a_table(a_record("a"), a_record("b", operators=None), a_record("c")))
+    assert columns.first.tolist() == [0, 2, 2, 4]
+    assert columns.upstream_first.tolist() == [0, 0, 1, 1, 2]
+    assert columns.upstream.tolist() == [0, 0]
+    assert columns.instances.tolist() == [1, 4, 1, 4]
+    assert np.isnan(columns.offered[1]) and columns.offered[0] == 1000.0
+    assert columns.scalable.all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"application": ""}, "no name"),
+        ({"application": None}, "no name"),
+        ({"end": 0.0, "start": 0.0}, "does not end after"),
+        ({"end": None}, "does not end after"),
+        ({"held_parallelism": 0}, "held size"),
+        ({"held_heap_bytes": None}, "held size"),
+        ({"held_cores": 1, "held_task_cpus": 2}, "held size"),
+        ({"held_cores": 2.5}, "held size"),
+        ({"gc_seconds": -1.0}, "negative or infinite"),
+        ({"backlog_records": 1e300}, "negative or infinite"),
+        ({"operators": [{"instances": 1, "upstream": [0]}]}, "topological"),
+        ({"operators": [{"upstream": []}, {"upstream": []}, {"upstream": [1, 0]}]}, "topological"),
+        ({"operators": [{"upstream": []}, {"upstream": [-1]}]}, "topological"),
+    ],
+)
+def test_a_window_that_makes_no_sense_is_set_aside(changes: dict[str, object], reason: str):
+    read = read_lines(lines(a_record("good"), a_record("bad", **{}) | changes, a_record("fine")), "file-1")
+    assert read.windows["application"].to_pylist() == ["good", "fine"]
+    (bad,) = read.dead.to_pylist()
+    assert reason in bad["reason"] and bad["origin"] == "file-1" and bad["record"].startswith("{")
+
+
+@pytest.mark.parametrize(
+    "line", [b"nonsense", b"[1, 2]", b'{"application": ', b'{"end": "late"}', b"7", b"\xff\xfe"]
+)
+def test_a_line_that_is_no_window_costs_no_more_than_itself(line: bytes):
+    read = read_lines(lines(a_record("a"), line, a_record("b"), b"  "), "file-1")
+    assert read.windows["application"].to_pylist() == ["a", "b"]
+    assert read.dead.num_rows == 1 and read.dead["reason"][0].as_py()
+
+
+def test_files_that_are_no_parquet_are_one_bad_record():
+    read = read_parquet(b"not parquet", "file-2")
+    assert read.windows.num_rows == 0 and "not a Parquet file" in read.dead["reason"][0].as_py()
+
+
+def test_nothing_is_nothing():
+    read = read_lines([], "file")
+    assert (read.windows.num_rows, read.dead.num_rows) == (0, 0)
+    assert operator_columns(read.windows).first.tolist() == [0]

@@ -1,0 +1,167 @@
+"""Rounds over columns: what comes twice or late changes nothing, a decision flies until acknowledged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.decide.sage import decide
+from penstock.fleet.results import decisions_of, status_of, told
+from penstock.fleet.round import FleetSettings, RoundResult, play
+from penstock.fleet.sage_columns import round_of
+from penstock.fleet.state import SAMPLES, FleetState, empty_state, from_bytes, to_bytes
+from tests.fleet.agents import GIB, a_record, a_table
+
+SETTINGS = FleetSettings()
+HUNGRY = {"heap_used_bytes": 5.8 * GIB}
+
+
+def rounds(state: FleetState, times: range, *names: str, **changes: Any) -> list[RoundResult]:
+    played = []
+    for number in times:
+        table = a_table(*(a_record(name, end=10.0 * number, **changes) for name in names))
+        played.append(play(state, table, SETTINGS))
+        state = from_bytes(to_bytes(played[-1].state))
+    return played
+
+
+def decided(result: RoundResult) -> list[tuple[str, str]]:
+    return [(row["application"], row["rule"]) for row in decisions_of(result, SETTINGS).to_pylist()]
+
+
+def test_a_decision_comes_when_the_window_is_full_and_once():
+    played = rounds(empty_state(), range(1, 11), "a", "b", **HUNGRY)
+    assert [decided(result) for result in played[:3]] == [[], [], []]
+    assert decided(played[3]) == [("a", "P1"), ("b", "P1")]
+    assert all(decided(result) == [] for result in played[4:]), "the action is in flight"
+    row = decisions_of(played[3], SETTINGS).to_pylist()[0]
+    assert (row["decision_id"], row["expires_at"]) == (40_000, 640.0)
+    assert row["settings"] == '{"spark.executor.memory":"9216m"}'
+    assert "heap use never fell below 97%" in row["reason"]
+    assert (row["held_heap_bytes"], row["after_heap_bytes"]) == (6 * GIB, 9 * GIB)
+
+
+def test_windows_that_come_twice_or_late_change_nothing():
+    state = rounds(empty_state(), range(1, 4), "a")[-1].state
+    before = to_bytes(state)
+    again = play(state, a_table(a_record("a", end=30.0), a_record("a", end=10.0)), SETTINGS)
+    assert again.ignored == 2 and len(again.rows) == 0
+    assert to_bytes(again.state) == before
+
+
+def test_the_order_within_a_batch_does_not_matter():
+    records = [a_record(name, end=10.0 * number, **HUNGRY) for number in range(1, 6) for name in ("a", "b")]
+    forwards, backwards = (play(empty_state(), a_table(*some), SETTINGS) for some in (records, records[::-1]))
+    assert repr(decisions_of(forwards, SETTINGS).to_pylist()) == repr(
+        decisions_of(backwards, SETTINGS).to_pylist()
+    )
+    assert decided(forwards) == [("a", "P1"), ("b", "P1")]
+
+
+def test_an_acknowledged_decision_ends_and_old_samples_are_not_believed():
+    state = rounds(empty_state(), range(1, 5), "a", **HUNGRY)[-1].state
+    played = rounds(state, range(5, 14), "a", acknowledged=40_000, **HUNGRY)
+    assert [len(decided(result)) for result in played] == [0, 0, 0, 0, 1, 0, 0, 0, 0]
+
+
+def test_a_decision_that_nobody_answers_runs_out():
+    state = rounds(empty_state(), range(1, 5), "a", **HUNGRY)[-1].state
+    played = rounds(state, range(5, 70), "a", **HUNGRY)
+    again = [result.now[0] for result in played if decided(result)]
+    assert again == [650.0], "the decision of 40 s ran out at 640 s"
+
+
+def test_what_was_too_small_is_remembered():
+    state = rounds(empty_state(), range(1, 5), "a", **HUNGRY)[-1].state
+    assert state.too_small[0].tolist() == [6 * GIB, 0.0, 0.0]
+    played = rounds(state, range(5, 45), "a", acknowledged=40_000, held_heap_bytes=9 * GIB)
+    assert all(not decided(result) for result in played), "5.9 GiB are committed, but 6 were too small"
+
+
+def test_orders_are_obeyed_and_a_force_once():
+    def ordered(number: int, **orders: int) -> pa.Table:
+        table = a_table(a_record("a", end=10.0 * number, **HUNGRY))
+        given = {"pinned": 0, "vetoed": 0, "forced": 0, "force_id": 0, **orders}
+        for name, value in given.items():
+            table = table.append_column(name, pa.array([value]))
+        return table
+
+    state, found = empty_state(), []
+    for number in range(1, 9):
+        result = play(state, ordered(number, vetoed=1 << 1, forced=3, force_id=99), SETTINGS)
+        state = result.state
+        found.append(decided(result))
+    assert found[0] == [("a", "P3")], "a force needs no symptom"
+    assert all(not one for one in found[1:])
+    assert state.forced.tolist() == [99]
+
+
+def test_operators_give_the_need_that_the_agent_did_not_compute():
+    state, slow = empty_state(), {"needed_parallelism": None}
+    for number in range(1, 6):
+        record = a_record("a", end=10.0 * number, backlog_records=1000.0 * number, **slow)
+        record["operators"][0]["offered"] = 9000.0
+        result = play(state, a_table(record), SETTINGS)
+        state = result.state
+        if decided(result):
+            break
+    row = decisions_of(result, SETTINGS).to_pylist()[0]
+    assert (row["rule"], row["parallelism"], row["operators"]) == ("P4", 9, [1, 9])
+
+
+def test_shared_slots_add_up_to_executors():
+    record = a_record("a", needed_parallelism=None, slots_per_executor=4)
+    record["operators"][0]["offered"] = 16_000.0
+    state = play(empty_state(), a_table(record), SETTINGS).state
+    assert status_of(state, SETTINGS)["needed_parallelism"].to_pylist() == [4.0], "16 slots of 4"
+
+
+def test_status_tells_waste():
+    state = rounds(empty_state(), range(1, 3), "a", held_parallelism=8)[-1].state
+    (row,) = status_of(state, SETTINGS).to_pylist()
+    assert (row["allocated_cores"], row["needed_cores"]) == (32.0, 16.0)
+    assert row["allocated_bytes"] == 8 * 7.0 * GIB
+    assert row["needed_bytes"] == pytest.approx(4 * (5.9 + 0.7 / 0.75) * GIB)
+
+
+def test_a_round_says_what_it_did():
+    words = told(rounds(empty_state(), range(1, 5), "a", "b", **HUNGRY)[-1])
+    assert words["judged"] == 2 and words["decided"] == {"P1": 2}
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32))
+def test_a_long_run_agrees_with_the_pure_rules_at_every_round(seed: int):
+    """The state of each round, through bytes and back, gives what the pure rules give for it."""
+    from penstock.fleet import round as fleet_round
+    from penstock.fleet.sage_columns import input_of
+
+    random, state = np.random.default_rng(seed), empty_state()
+    for number in range(1, SAMPLES + 6):
+        here = [name for name in "abc" if random.random() < 0.9]
+        if not here:
+            continue
+        used = float(random.choice([3.0, 5.7]))
+        records = [
+            a_record(
+                name,
+                end=10.0 * number,
+                heap_used_bytes=used * GIB,
+                needed_parallelism=int(random.integers(2, 5)),
+            )
+            for name in here
+        ]
+        result = play(from_bytes(to_bytes(state)), a_table(*records), SETTINGS)
+        taken, rows = fleet_round.with_applications(from_bytes(to_bytes(state)), result.state.names)
+        fleet_round.push(taken, rows[result.rows], result.now, result.state.history[result.rows, -1])
+        fleet_round._note(taken, result.rows, result.window, result.windows)
+        asked = fleet_round._applications(taken, result.rows, result.window, result.windows, SETTINGS)
+        for place in range(len(result.rows)):
+            expected = decide(input_of(asked, place), SETTINGS.sage)
+            assert repr(round_of(result.decisions, place)) == repr(expected)
+        state = result.state
