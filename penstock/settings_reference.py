@@ -34,7 +34,9 @@ _SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 def reference(settings: type[BaseModel]) -> str:
     """One table of all settings, and for each one a paragraph with all of its names."""
-    fields = settings.model_fields
+    # what belongs to single policies is inherited, and comes after what concerns every run
+    own = [name for name in settings.model_fields if name in settings.__annotations__]
+    fields = {name: settings.model_fields[name] for name in dict.fromkeys([*own, *settings.model_fields])}
     table = "\n".join(
         ["| setting | default | range |", "| --- | --- | --- |"]
         + [f"| [`{name}`](#{name}) | {_default(field)} | {_range(field)} |" for name, field in fields.items()]

@@ -16,6 +16,19 @@ from penstock.errors import BadSettings
 from penstock.settings import Settings, configuration_markdown, load_settings
 from penstock.settings_sources import environment_name, spark_key
 
+WHERE_ONE_IS_OUT_OF_RANGE = {
+    "forecast_season": "2h",
+    "forecast_trend_windows": "4",
+    "ds2_learned_least_sizes": "3",
+    "threshold_scale_out_records": "200",
+    "queueing_operator_targets": "parse=1s,count=500ms",
+    "queueing_windows_kept": "5",
+    "autrascale_uniform_samples": "4",
+    "autrascale_changes_per_hour": "4",
+    "autrascale_rate_tolerance": "0.2",
+    "dhalion_backpressure_share": "0.2",
+    "trigger_interval_scale_in_share": "0.4",
+}
 REFERENCE = Path(__file__).parent.parent / "docs" / "configuration.md"
 
 
@@ -112,6 +125,7 @@ def test_every_setting_can_be_given_in_every_place(yaml_file):
         value = {"policy": "x", "mode": "observe", "activation_statistic": "maximum"}.get(name, "1")
         value = {"utilisation_low": "0.5", "critical_path": "show"}.get(name, value)
         value = {"migration_strategy": "batched", "migration_order": "cold-first"}.get(name, value)
+        value = WHERE_ONE_IS_OUT_OF_RANGE.get(name, value)
         assert getattr(loaded({environment_name(name): value}), name) == getattr(
             loaded(spark_conf={spark_key(name): value}), name
         )
@@ -130,6 +144,31 @@ def test_values_from_text_get_their_types():
     assert settings.ds2().unscalable == frozenset({"map", "sink"})
     assert settings.ds2().latency_target_seconds == 30
     assert settings.manager().activation_statistic is Statistic.MAXIMUM
+
+
+def test_parameters_of_policies_reach_them(yaml_file):
+    file = yaml_file("queueing_operator_targets: {parse: 1s}\nautrascale_switch_after: 4\n")
+    settings = loaded({"PENSTOCK_THRESHOLD_SCALE_OUT_RECORDS": "500"}, file=file)
+    assert settings.queueing_operator_targets == {"parse": 1.0}
+    assert settings.autrascale_switch_after == 4
+    assert settings.threshold_scale_out_records == 500
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("threshold_scale_in_recods", "1", "did you mean PENSTOCK_THRESHOLD_SCALE_IN_RECORDS"),
+        ("threshold_scale_in_records", "200", "is not below threshold_scale_out_records (150.0)"),
+        ("forecast_season", "10s", "is not longer than forecast_horizon (60)"),
+        ("autrascale_changes_per_hour", "1", "greater than or equal to 2, got '1'"),
+        ("queueing_operator_targets", "parse", "got 'parse'"),
+        ("queueing_operator_targets", "parse=soon", "got 'parse=soon'"),
+    ],
+)
+def test_wrong_parameters_of_policies_are_named(key, value, says):
+    message = complaint(environment={f"PENSTOCK_{key.upper()}": value})
+    assert message.startswith(f"environment variable PENSTOCK_{key.upper()}: ")
+    assert says in message
 
 
 def test_a_latency_target_can_be_taken_back(yaml_file):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from penstock.decide import makers
+from penstock.decide.forecast import PREFIX
 from penstock.decide.policy import Policy
 from penstock.errors import BadSettings
 
 if TYPE_CHECKING:
-    from penstock.decide.drs import ServiceRate
-    from penstock.decide.reactive import ReactiveSettings
     from penstock.settings import Settings
 
 
@@ -32,150 +32,35 @@ class PolicyEntry:
     baseline: bool = False
 
 
-def _autrascale(settings: Settings) -> Policy:
-    from penstock.decide.autrascale import AutraScalePolicy
-    from penstock.decide.autrascale_settings import AutraScaleSettings
+def _with_forecast(make: Callable[[Settings], Policy]) -> Callable[[Settings], Policy]:
+    """The same maker, which minds the setting `forecast`."""
 
-    return AutraScalePolicy(
-        AutraScaleSettings(
-            throughput=settings.ds2(),
-            latency_target_seconds=settings.latency_target,
-            least_parallelism=settings.min_executors,
-            most_parallelism=settings.max_executors,
-        )
+    def made(settings: Settings) -> Policy:
+        return makers.forecasting(make(settings), settings) if settings.forecast else make(settings)
+
+    return made
+
+
+def _forecasting(inner: PolicyEntry) -> PolicyEntry:
+    """The entry of a policy with a forecast, whatever the setting says."""
+    return PolicyEntry(
+        f"{PREFIX}{inner.name}",
+        f"{inner.name}, for the rate expected once a change has taken effect; so with any policy",
+        lambda settings: inner.make(settings.model_copy(update={"forecast": True})),
+        needs=f"what {inner.name} needs, and loads with a trend or a season",
+        promises=f"{inner.name}'s sizes ahead of time; while its recent error is large it is {inner.name}",
+        choose_when="scaling takes long against how fast load grows, or the same day comes back every day",
+        baseline=inner.baseline,
     )
 
 
-def _ds2(settings: Settings) -> Policy:
-    from penstock.decide.ds2 import Ds2Policy
-
-    return Ds2Policy(settings.ds2())
-
-
-def _ds2_learned(settings: Settings) -> Policy:
-    from penstock.decide.learned import LearnedDs2Policy
-    from penstock.decide.learned_settings import LearnedSettings
-
-    return LearnedDs2Policy(LearnedSettings(ds2=settings.ds2(), max_instances=settings.max_executors))
-
-
-def _dhalion(settings: Settings) -> Policy:
-    from penstock.decide.dhalion import DhalionPolicy, DhalionSettings
-
-    return DhalionPolicy(
-        DhalionSettings(
-            min_instances=settings.min_executors,
-            max_instances=settings.max_executors,
-            unscalable=frozenset(settings.unscalable_operators),
-        )
-    )
-
-
-def _drs(settings: Settings) -> Policy:
-    from penstock.decide.drs import ServiceRate
-
-    return _drs_with(settings, ServiceRate.TRUE)
-
-
-def _drs_observed(settings: Settings) -> Policy:
-    from penstock.decide.drs import ServiceRate
-
-    return _drs_with(settings, ServiceRate.OBSERVED)
-
-
-def _drs_with(settings: Settings, rate: ServiceRate) -> Policy:
-    from penstock.decide.drs import DrsPolicy, DrsSettings
-
-    return DrsPolicy(
-        DrsSettings(
-            latency_target_seconds=settings.latency_target,
-            rate=rate,
-            catch_up_seconds=settings.catch_up,
-            min_instances=settings.min_executors,
-            max_instances=settings.max_executors,
-            unscalable=frozenset(settings.unscalable_operators),
-        )
-    )
-
-
-def _dynamic_allocation(settings: Settings) -> Policy:
-    from penstock.decide.dynamic_allocation import DynamicAllocationPolicy, DynamicAllocationSettings
-
-    return DynamicAllocationPolicy(
-        DynamicAllocationSettings(min_instances=settings.min_executors, max_instances=settings.max_executors)
-    )
-
-
-def _queueing(settings: Settings) -> Policy:
-    from penstock.decide.queueing import QueueingPolicy
-    from penstock.decide.queueing_settings import QueueingSettings
-
-    return QueueingPolicy(
-        QueueingSettings(
-            latency_target_seconds=settings.latency_target,
-            utilisation=settings.utilisation,
-            catch_up_seconds=settings.catch_up,
-            default_period_seconds=settings.batch_period,
-            min_instances=settings.min_executors,
-            max_instances=settings.max_executors,
-            unscalable=frozenset(settings.unscalable_operators),
-        )
-    )
-
-
-def _reactive_cpu(settings: Settings) -> Policy:
-    from penstock.decide.reactive import ReactivePolicy, cpu
-
-    chosen = _reactive(settings)
-    return ReactivePolicy(chosen, cpu(chosen))
-
-
-def _reactive_lag(settings: Settings) -> Policy:
-    from penstock.decide.reactive import ReactivePolicy, lag
-
-    chosen = _reactive(settings)
-    return ReactivePolicy(chosen, lag(chosen))
-
-
-def _reactive(settings: Settings) -> ReactiveSettings:
-    from penstock.decide.reactive import ReactiveSettings
-
-    return ReactiveSettings(
-        # nothing can be busier than all the time, so a share of one would never ask for more
-        busy_share=min(settings.utilisation, ReactiveSettings().busy_share),
-        min_instances=settings.min_executors,
-        max_instances=settings.max_executors,
-        unscalable=frozenset(settings.unscalable_operators),
-    )
-
-
-def _threshold(settings: Settings) -> Policy:
-    from penstock.decide.threshold import ThresholdPolicy, ThresholdSettings
-
-    return ThresholdPolicy(
-        ThresholdSettings(
-            min_instances=settings.min_executors,
-            max_instances=settings.max_executors,
-            unscalable=frozenset(settings.unscalable_operators),
-        )
-    )
-
-
-def _trigger_interval(settings: Settings) -> Policy:
-    from penstock.decide.trigger_interval import TriggerIntervalPolicy, TriggerIntervalSettings
-
-    return TriggerIntervalPolicy(
-        TriggerIntervalSettings(min_instances=settings.min_executors, max_instances=settings.max_executors)
-    )
-
-
-POLICIES: Mapping[str, PolicyEntry] = {
-    entry.name: entry
+_PLAIN: Mapping[str, PolicyEntry] = {
+    entry.name: replace(entry, make=_with_forecast(entry.make))
     for entry in (
         PolicyEntry(
             "autrascale",
             "tries sizes above what throughput needs and learns which meets the latency target with least",
-            _autrascale,
+            makers.autrascale,
             needs="a latency target, the latency seen, offered rates, useful time of every instance or task",
             promises="never less than throughput needs; the target with little more, in a few trials a rate",
             choose_when="latency does not follow a queueing model, and load stays for hours or comes back",
@@ -183,7 +68,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
         PolicyEntry(
             "ds2",
             "true rates and one traversal of the dataflow give the right size in one step",
-            _ds2,
+            makers.ds2,
             needs="offered rates, and useful time of every instance or task",
             promises="the least size that reads everything offered, with headroom, mostly in one step",
             choose_when="the application has to keep up and no latency is asked for; the default",
@@ -191,7 +76,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
         PolicyEntry(
             "ds2-learned",
             "DS2 that keeps every capacity seen and asks the curve through them, not a straight line",
-            _ds2_learned,
+            makers.ds2_learned,
             needs="offered rates, useful time of every instance, and a few sizes to have been held before",
             promises="DS2's sizes, in one step where capacity grows less than instances; calm under noise",
             choose_when="operators have instances of their own and loads come back; on slots it is ds2",
@@ -199,7 +84,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
         PolicyEntry(
             "queueing",
             "a model of queues gives the least size whose response times meet the latency target",
-            _queueing,
+            makers.queueing,
             needs="a latency target, offered rates, and useful time of every instance or task",
             promises="a mean response time within the target along every path, or the limit that forbids it",
             choose_when="a latency target is set and load changes within minutes",
@@ -207,7 +92,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
         PolicyEntry(
             "threshold",
             "one instance more above a backlog of 150 records, one less up to 50",
-            _threshold,
+            makers.threshold,
             needs="backlogs alone",
             promises="backlogs near the thresholds in the long run; nothing about latency, and it hunts",
             choose_when="nothing but the backlog can be measured, and load changes slowly",
@@ -215,7 +100,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
         PolicyEntry(
             "dhalion",
             "scales the one operator behind backpressure, and does not repeat what did not help",
-            _dhalion,
+            makers.dhalion,
             needs="offered and observed rates, and how busy operators are",
             promises="no backpressure after several changes; often more instances than are needed",
             choose_when="comparing with rules that react to backpressure",
@@ -224,7 +109,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
         PolicyEntry(
             "drs",
             "a Jackson network of M/M/k queues, sized greedily with true rates",
-            _drs,
+            makers.drs,
             needs="a latency target, and operators with instances of their own",
             promises="the fewest instances whose mean sojourn time meets the target, if work is random",
             choose_when="comparing with an exact model that knows no irregularity",
@@ -233,7 +118,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
         PolicyEntry(
             "drs-observed",
             "the same with observed rates, which take waiting for slowness",
-            _drs_observed,
+            makers.drs_observed,
             needs="a latency target, and operators with instances of their own",
             promises="the target at best, with far more instances than true rates ask for",
             choose_when="seeing what true rates are worth",
@@ -242,7 +127,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
         PolicyEntry(
             "dynamic-allocation",
             "executors for the tasks that wait for a slot, twice as many in each round, as Spark does",
-            _dynamic_allocation,
+            makers.dynamic_allocation,
             needs="Spark's stages and their tasks",
             promises="a slot for every task of the largest stage; nothing about rates or batch times",
             choose_when="comparing with Spark's own dynamic allocation",
@@ -251,7 +136,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
         PolicyEntry(
             "reactive-cpu",
             "instances in proportion to how busy they are, as Kubernetes' HPA does",
-            _reactive_cpu,
+            makers.reactive_cpu,
             needs="useful time of every instance or task",
             promises="instances about as busy as is asked for; a large backlog looks like a small one",
             choose_when="comparing with the HPA",
@@ -260,7 +145,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
         PolicyEntry(
             "reactive-lag",
             "one instance for every 1,000 records that wait, as KEDA does",
-            _reactive_lag,
+            makers.reactive_lag,
             needs="backlogs alone",
             promises="a bounded backlog for each instance, and swings, since an empty one asks for nothing",
             choose_when="comparing with KEDA",
@@ -269,7 +154,7 @@ POLICIES: Mapping[str, PolicyEntry] = {
         PolicyEntry(
             "trigger-interval",
             "more executors over 90 % of the trigger interval, fewer under 50 %, as SPARK-24815 proposed",
-            _trigger_interval,
+            makers.trigger_interval,
             needs="Spark's batches, and a trigger interval",
             promises="batches within that band after several changes; a large band hides idle executors",
             choose_when="comparing with the proposal for Spark that was not merged",
@@ -279,10 +164,16 @@ POLICIES: Mapping[str, PolicyEntry] = {
 }
 
 
+POLICIES: Mapping[str, PolicyEntry] = {**_PLAIN, "forecast:ds2": _forecasting(_PLAIN["ds2"])}
+"""All that are listed; `forecast:` may stand before any other name, too."""
+
+
 def policy_entry(name: str) -> PolicyEntry:
     """Find a policy; an unknown name is an error that suggests the nearest one."""
     if name in POLICIES:
         return POLICIES[name]
+    if name.startswith(PREFIX) and name.removeprefix(PREFIX) in _PLAIN:
+        return _forecasting(_PLAIN[name.removeprefix(PREFIX)])
     near = difflib.get_close_matches(name.lower(), POLICIES, n=1, cutoff=0.3)
     hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(POLICIES))}"
     raise BadSettings(f"policy: unknown policy {name!r}{hint}")

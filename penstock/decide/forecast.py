@@ -1,0 +1,119 @@
+"""A wrapper for any policy: it is shown the rate that is expected once its change has taken effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import ApplicationWindow, QueryWindow
+from penstock.decide.forecast_rates import Forecast, SourceForecast
+from penstock.decide.forecast_settings import ForecastSettings
+from penstock.decide.policy import Hold, Learner, Policy, Proposal, Scale
+from penstock.decide.readings import unread_source
+
+PREFIX = "forecast:"
+"""What the name of a policy with a forecast begins with."""
+RATES = "rates of "
+"""What the keys of remembered rates begin with; the rest is the query and its source."""
+MOST_SOURCES = 256
+
+
+class ForecastPolicy:
+    """Replaces offered rates by expected ones where those are higher, and says so, or why it does not."""
+
+    def __init__(self, inner: Policy, settings: ForecastSettings) -> None:
+        self._inner = inner
+        self._settings = settings
+        self._sources: dict[str, SourceForecast] = {}
+
+    @property
+    def name(self) -> str:
+        """The inner policy's name behind the prefix."""
+        return f"{PREFIX}{self._inner.name}"
+
+    @property
+    def memory_kind(self) -> str:
+        """The kind of the inner policy's memories with the prefix: rates are kept beside them."""
+        inner = self._inner.memory_kind if isinstance(self._inner, Learner) else self._inner.name
+        return f"{PREFIX}{inner}"
+
+    def learned(self) -> dict[str, Mapping[str, Any]]:
+        """The rates of the last seasons, and what the inner policy has learned."""
+        inner = self._inner.learned() if isinstance(self._inner, Learner) else {}
+        rates = {f"{RATES}{key}": source.to_plain() for key, source in self._sources.items()}
+        return {**inner, **rates}
+
+    def recall(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+        """Take up both; what cannot be used is named."""
+        useless: list[str] = []
+        for key in (key for key in known if key.startswith(RATES)):
+            try:
+                self._source(key.removeprefix(RATES)).recall(known[key])
+            except (KeyError, TypeError, ValueError) as error:
+                useless.append(f"{key}: {error}")
+        if isinstance(self._inner, Learner):
+            theirs = {key: body for key, body in known.items() if not key.startswith(RATES)}
+            return (*useless, *self._inner.recall(theirs))
+        return tuple(useless)
+
+    def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
+        """Ask the inner policy about the window as it is expected to be a horizon later."""
+        forecasts: dict[str, tuple[float, Forecast]] = {}
+        queries = tuple(self._ahead(query, window, forecasts) for query in window.queries)
+        answer = self._inner.propose(replace(window, queries=queries))
+        if not isinstance(answer, Hold | Scale):
+            return answer
+        return _told(answer, self._remark(forecasts), _figures(forecasts))
+
+    def _ahead(
+        self, query: QueryWindow, window: ApplicationWindow, forecasts: dict[str, tuple[float, Forecast]]
+    ) -> QueryWindow:
+        """The query with its expected rates; a smaller one is not acted on before it is there."""
+        if unread_source(query) is not None or window.end <= window.start:
+            return query
+        sources = dict(query.sources)
+        for name in query.graph.sources:
+            key, now = f"{query.name}/{name}", sources[name].offered_per_second
+            forecast = self._source(key).take(window.start, window.end, now)
+            forecasts[key] = (now, forecast)
+            sources[name] = replace(sources[name], offered_per_second=max(now, forecast.rate))
+        return replace(query, sources=sources)
+
+    def _source(self, key: str) -> SourceForecast:
+        if key not in self._sources:
+            self._sources[key] = SourceForecast(self._settings)
+            while len(self._sources) > MOST_SOURCES:
+                del self._sources[next(iter(self._sources))]
+        return self._sources[key]
+
+    def _remark(self, forecasts: Mapping[str, tuple[float, Forecast]]) -> str:
+        used = [(now, one) for now, one in forecasts.values() if not one.aside]
+        if not used:
+            asides = {one.aside for _, one in forecasts.values()}
+            return f"no forecast: {', '.join(sorted(asides))}" if asides else ""
+        now, expected = sum(now for now, _ in used), sum(one.rate for _, one in used)
+        ways = " and ".join(sorted({one.way for _, one in used}))
+        error = max(one.error for _, one in used)
+        told = f"{expected:,.0f}/s expected in {self._settings.horizon_seconds:g} s by {ways}"
+        sized = "sized for" if expected > now else "not sized down before its time for"
+        return f"{sized} {told}, now {now:,.0f}/s, recent error {error:.0%}"
+
+
+def _figures(forecasts: Mapping[str, tuple[float, Forecast]]) -> dict[str, float]:
+    used = [one for _, one in forecasts.values() if not one.aside]
+    if not used:
+        return {}
+    return {
+        "forecast_per_second": sum(one.rate for one in used),
+        "forecast_error_ratio": max(one.error for one in used),
+    }
+
+
+def _told(answer: Hold | Scale, remark: str, figures: Mapping[str, float]) -> Hold | Scale:
+    reason = f"{answer.reason}; {remark}" if remark else answer.reason
+    if isinstance(answer, Hold):
+        return replace(answer, reason=reason, figures={**answer.figures, **figures})
+    expected = replace(answer.expected, figures={**answer.expected.figures, **figures})
+    return replace(answer, reason=reason, expected=expected)

@@ -1,0 +1,66 @@
+"""How settings are written: durations with units, numbers that are numbers, names and places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from penstock.durations import parse_duration
+
+
+def _number(written: object) -> object:
+    # pydantic takes True for 1, and YAML turns a bare `yes` into True
+    if isinstance(written, bool):
+        raise ValueError("a number is expected")
+    return written
+
+
+def _is_none(written: object) -> bool:
+    return written is None or (isinstance(written, str) and written.strip().lower() in {"", "none", "null"})
+
+
+def _optional_duration(written: object) -> float | None:
+    return None if _is_none(written) else parse_duration(written)
+
+
+def _optional_number(written: object) -> object:
+    return None if _is_none(written) else _number(written)
+
+
+def _names(written: object) -> object:
+    if written is None:
+        return ()
+    if isinstance(written, str):
+        return tuple(name.strip() for name in written.split(",") if name.strip())
+    return written
+
+
+def _named_durations(written: object) -> object:
+    """A mapping, or `name=2s` separated by commas where only text can be written."""
+    if _is_none(written):
+        return {}
+    if isinstance(written, str):
+        pairs = [pair.partition("=") for pair in written.split(",") if pair.strip()]
+        written = {name.strip(): duration for name, _, duration in pairs}
+    if not isinstance(written, Mapping):
+        raise ValueError("names with durations are expected, such as parse=1s,count=2s")
+    return {str(name): parse_duration(duration) for name, duration in written.items()}
+
+
+def _location(written: object) -> object:
+    if isinstance(written, str | Path) and "://" not in str(written):
+        return str(Path(written).expanduser())
+    return written
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration)]
+OptionalDuration = Annotated[float | None, BeforeValidator(_optional_duration)]
+Count = Annotated[int, BeforeValidator(_number)]
+OptionalCount = Annotated[int | None, BeforeValidator(_optional_number)]
+Ratio = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+NamedDurations = Annotated[dict[str, float], BeforeValidator(_named_durations)]
+Location = Annotated[str, BeforeValidator(_location), Field(min_length=1)]
