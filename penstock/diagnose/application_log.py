@@ -11,6 +11,7 @@ import numpy.typing as npt
 # One value per task. Times of day are milliseconds since the epoch, -1 where the log does not know them;
 # lengths are milliseconds. `started` and `ended` are places in the log: the order within a millisecond.
 TASK_COLUMNS = (
+    "task",
     "stage",
     "attempt",
     "partition",
@@ -118,6 +119,7 @@ class Execution:
     line: int
     ended: int = -1
     ended_at_line: int = -1
+    execution: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ from penstock.diagnose.event_log import read_log
 from penstock.diagnose.html_report import html_report
 from penstock.diagnose.log_files import LogFiles, find_logs
 from penstock.diagnose.perfetto import perfetto_trace
-from penstock.diagnose.terminal_report import print_diagnosis
+from penstock.diagnose.terminal_report import print_diagnosis, print_windows
 from penstock.diagnose.trace_files import read_trace
 from penstock.errors import BadInput
 
-FOLLOW_SECONDS = 5.0
+FOLLOW_WINDOW_SECONDS = 10.0
 
 
 def diagnose(  # noqa: PLR0913 - one argument for every option of the command
@@ -39,20 +38,31 @@ def diagnose(  # noqa: PLR0913 - one argument for every option of the command
     span = Span(_microseconds(window_seconds), _microseconds(start), _microseconds(end))
     if window_seconds is not None and window_seconds <= 0:
         raise BadInput(f"--window must be longer than nothing, not {window_seconds} s")
-    while True:
-        running: list[Path] = []
-        found = list(_diagnoses(path, span, running))
-        is_last = not (follow and running)
-        if html:
-            _write(html, html_report(found).encode())
-        if perfetto:
-            _write(perfetto, orjson.dumps(perfetto_trace(found[0])))
-        # With JSON there is one answer, at the end.
-        if is_last or not as_json:
-            _show(found, as_json, console)
-        if is_last:
-            return 0
-        time.sleep(FOLLOW_SECONDS)
+    if follow and _in_progress(path):
+        _follow(path, window_seconds or FOLLOW_WINDOW_SECONDS, Console(stderr=True) if as_json else console)
+    found = list(_diagnoses(path, span))
+    if html:
+        _write(html, html_report(found).encode())
+    if perfetto:
+        _write(perfetto, orjson.dumps(perfetto_trace(found[0])))
+    _show(found, as_json, console)
+    return 0
+
+
+def _in_progress(path: Path) -> bool:
+    return not _is_trace(path) and any(log.in_progress for log in find_logs(path))
+
+
+def _follow(path: Path, window_seconds: float, console: Console) -> None:
+    """Tells each window of the logs that are still written, until none is, or until the user has enough."""
+    # Spark is started only for this
+    from penstock.diagnose.spark_follow import follow
+
+    console.print("Following; windows are told as soon as they are over. Ctrl-C ends this.", style="dim")
+    try:
+        follow(path, window_seconds, lambda rows: print_windows(rows, console))
+    except KeyboardInterrupt:
+        console.print("No longer following; this is what was written so far.", style="dim")
 
 
 def _show(found: list[Diagnosis], as_json: bool, console: Console) -> None:
@@ -71,14 +81,15 @@ def _together(answers: list[dict[str, Any]]) -> dict[str, Any]:
     return {"windows": windows, "warnings": warnings, "applications": answers}
 
 
-def _diagnoses(path: Path, span: Span, running: list[Path]) -> Iterator[Diagnosis]:
-    if path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
+def _is_trace(path: Path) -> bool:
+    return path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet")))
+
+
+def _diagnoses(path: Path, span: Span) -> Iterator[Diagnosis]:
+    if _is_trace(path):
         yield diagnose_trace(read_trace(path), span, path.name)
         return
-    logs = find_logs(path)
-    for log in logs:
-        if log.in_progress:
-            running.append(log.path)
+    for log in find_logs(path):
         yield _log_diagnosis(log, span)
 
 

@@ -30,12 +30,33 @@ from penstock.diagnose.application_log import (
 Fields = Mapping[str, Any]
 _PREFIX = b'{"Event":"'
 _STATE_COMMIT = "time to commit changes"
+_HANDLERS = {
+    "SparkListenerLogStart": "_log_start",
+    "SparkListenerApplicationStart": "_application_start",
+    "SparkListenerApplicationEnd": "_application_end",
+    "SparkListenerExecutorAdded": "_executor_added",
+    "SparkListenerExecutorRemoved": "_executor_removed",
+    "SparkListenerJobStart": "_job_start",
+    "SparkListenerJobEnd": "_job_end",
+    "SparkListenerStageSubmitted": "_stage_submitted",
+    "SparkListenerStageCompleted": "_stage_completed",
+    "SparkListenerTaskStart": "_task_start",
+    "SparkListenerTaskEnd": "_task_end",
+    "SparkListenerSQLExecutionStart": "_execution_start",
+    "SparkListenerSQLExecutionEnd": "_execution_end",
+    "StreamingQueryListener$QueryStartedEvent": "_query_started",
+    "StreamingQueryListener$QueryProgressEvent": "_query_progress",
+}
+_WANTED = frozenset(name.encode() for name in _HANDLERS)
 
 
 class EventLogReader:
-    """Takes the lines of one log in order; `log()` may be asked at any time, also while the log grows."""
+    """Takes the lines of one log in order; `log()` may be asked at any time, also while the log grows.
 
-    def __init__(self) -> None:
+    With `begun` it goes on behind the lines that gave that log.
+    """
+
+    def __init__(self, begun: ApplicationLog | None = None) -> None:
         self._columns = {name: array("q") for name in TASK_COLUMNS}
         self._rows: dict[int, int] = {}
         self._executor_places: dict[str, int] = {}
@@ -48,7 +69,23 @@ class EventLogReader:
         self._warnings: Counter[str] = Counter()
         self._facts = {"App ID": "", "App Name": "", "Spark Version": ""}
         self._start, self._end, self._latest, self._line = -1, -1, -1, 0
-        self._handlers = self._events()
+        self._handlers: dict[str, Callable[[Fields], None]] = {
+            event: getattr(self, method) for event, method in _HANDLERS.items()
+        }
+        if begun is not None:
+            self._resume(begun)
+
+    def _resume(self, log: ApplicationLog) -> None:
+        for name, column in self._columns.items():
+            column.extend(log.tasks[name].tolist())
+        self._rows = {task: row for row, task in enumerate(log.tasks["task"].tolist())}
+        self._executor_places = {name: place for place, name in enumerate(log.tasks.executors)}
+        self._stages, self._jobs = dict(log.stages), dict(log.jobs)
+        self._executors, self._batches = dict(log.executors), list(log.batches)
+        self._executions = {one.execution: one for one in log.executions}
+        self._names, self._warnings = dict(log.query_names), Counter(log.warnings)
+        self._facts = {"App ID": log.application, "App Name": log.name, "Spark Version": log.spark_version}
+        self._start, self._latest, self._line = log.start, log.end, log.lines
 
     def feed(self, lines: Iterable[bytes]) -> None:
         """Reads these lines."""
@@ -58,11 +95,8 @@ class EventLogReader:
                 self._read(line)
 
     def _read(self, line: bytes) -> None:
-        # Many lines of a large log are of events that do not matter here: their name decides before parsing.
-        if line.startswith(_PREFIX):
-            name = line[len(_PREFIX) : line.find(b'"', len(_PREFIX))].decode("ascii", "replace")
-            if name.rpartition(".")[2] not in self._handlers:
-                return
+        if not wanted(line):
+            return
         try:
             event = orjson.loads(line)
             handler = self._handlers.get(str(event["Event"]).rpartition(".")[2])
@@ -72,25 +106,6 @@ class EventLogReader:
             self._warnings["lines that are cut or are not JSON"] += 1
         except (KeyError, TypeError, ValueError, AttributeError):
             self._warnings["events that lack what they should have"] += 1
-
-    def _events(self) -> dict[str, Callable[[Fields], None]]:
-        return {
-            "SparkListenerLogStart": self._log_start,
-            "SparkListenerApplicationStart": self._application_start,
-            "SparkListenerApplicationEnd": self._application_end,
-            "SparkListenerExecutorAdded": self._executor_added,
-            "SparkListenerExecutorRemoved": self._executor_removed,
-            "SparkListenerJobStart": self._job_start,
-            "SparkListenerJobEnd": self._job_end,
-            "SparkListenerStageSubmitted": self._stage_submitted,
-            "SparkListenerStageCompleted": self._stage_completed,
-            "SparkListenerTaskStart": self._task_start,
-            "SparkListenerTaskEnd": self._task_end,
-            "SparkListenerSQLExecutionStart": self._execution_start,
-            "SparkListenerSQLExecutionEnd": self._execution_end,
-            "StreamingQueryListener$QueryStartedEvent": self._query_started,
-            "StreamingQueryListener$QueryProgressEvent": self._query_progress,
-        }
 
     def _saw(self, time: int) -> int:
         self._latest = max(self._latest, time)
@@ -165,6 +180,7 @@ class EventLogReader:
             str(information["Executor ID"]), len(self._executor_places)
         )
         known = {
+            "task": task,
             "stage": int(event["Stage ID"]),
             "attempt": int(event.get("Stage Attempt ID", 0)),
             "partition": int(information.get("Index", -1)),
@@ -201,7 +217,8 @@ class EventLogReader:
 
     def _execution_start(self, event: Fields) -> None:
         started = self._saw(int(event["time"]))
-        self._executions[int(event["executionId"])] = Execution(started, self._line)
+        number = int(event["executionId"])
+        self._executions[number] = Execution(started, self._line, execution=number)
 
     def _execution_end(self, event: Fields) -> None:
         execution = self._executions.get(int(event["executionId"]))
@@ -252,6 +269,14 @@ class EventLogReader:
             lines=self._line,
             warnings=dict(self._warnings),
         )
+
+
+def wanted(line: bytes) -> bool:
+    """Whether the line may matter: many of a large log do not, which their name tells before parsing."""
+    if not line.startswith(_PREFIX):
+        return True
+    name = line[len(_PREFIX) : line.find(b'"', len(_PREFIX))]
+    return name.rpartition(b".")[2] in _WANTED
 
 
 def chain_of(rdds: Iterable[Fields]) -> str:

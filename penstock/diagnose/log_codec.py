@@ -1,32 +1,41 @@
 """Bytes of a possibly compressed and possibly unfinished log, as chunks of plain text.
 
 A log that is still written, or was cut off, ends in the middle of a frame: what comes before it is given,
-the rest is left out. Formats: plain, zstd, lz4 (stream of lz4-java), snappy (stream of snappy-java).
+the rest is left out. Formats: plain, zstd, lz4 (stream of lz4-java), snappy (stream of snappy-java),
+lzf (chunks of compress-lzf).
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, cast
 
 import pyarrow as pa
 import zstandard
 
 CHUNK = 1 << 20
 _LZ4_MAGIC, _LZ4_HEADER = b"LZ4Block", 21
+_LZF_MAGIC = b"ZV"
 _SNAPPY_MAGIC, _SNAPPY_HEADER = b"\x82SNAPPY\x00", 16
 
 
-def plain(stream: BinaryIO) -> Iterator[bytes]:
+class Source(Protocol):
+    """What compressed bytes are read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes, fewer at the end."""
+
+
+def plain(stream: Source) -> Iterator[bytes]:
     """The chunks as they are."""
     while chunk := stream.read(CHUNK):
         yield chunk
 
 
-def zstd(stream: BinaryIO) -> Iterator[bytes]:
+def zstd(stream: Source) -> Iterator[bytes]:
     """Chunks of a sequence of zstd frames, the last of which may be cut."""
-    reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+    reader = zstandard.ZstdDecompressor().stream_reader(cast(BinaryIO, stream), read_across_frames=True)
     try:
         while chunk := reader.read(CHUNK):
             yield chunk
@@ -34,7 +43,7 @@ def zstd(stream: BinaryIO) -> Iterator[bytes]:
         return
 
 
-def lz4(stream: BinaryIO) -> Iterator[bytes]:
+def lz4(stream: Source) -> Iterator[bytes]:
     """Chunks of an lz4-java block stream: magic, method, two lengths, checksum, then the block."""
     while len(header := stream.read(_LZ4_HEADER)) == _LZ4_HEADER and header.startswith(_LZ4_MAGIC):
         method = header[8] & 0xF0
@@ -46,7 +55,7 @@ def lz4(stream: BinaryIO) -> Iterator[bytes]:
             yield block if method == 0x10 else pa.decompress(block, size, "lz4_raw", asbytes=True)
 
 
-def snappy(stream: BinaryIO) -> Iterator[bytes]:
+def snappy(stream: Source) -> Iterator[bytes]:
     """Chunks of a snappy-java stream: a header, then blocks with their length in front."""
     if not stream.read(_SNAPPY_HEADER).startswith(_SNAPPY_MAGIC):
         return
@@ -56,6 +65,22 @@ def snappy(stream: BinaryIO) -> Iterator[bytes]:
         if len(block) < size:
             return
         yield pa.decompress(block, _varint(block), "snappy", asbytes=True)
+
+
+def lzf(stream: Source) -> Iterator[bytes]:
+    """Chunks of compress-lzf: magic, whether packed, length, then for packed ones their length unpacked."""
+    from penstock.diagnose.lzf import decoded
+
+    while len(header := stream.read(5)) == 5 and header.startswith(_LZF_MAGIC):
+        length = struct.unpack_from(">H", header, 3)[0]
+        unpacked = stream.read(2) if header[2] else b""
+        block = stream.read(length)
+        if len(block) < length:
+            return
+        plainly = decoded(block, struct.unpack(">H", unpacked)[0]) if header[2] else block
+        if plainly is None:
+            return
+        yield plainly
 
 
 def _varint(block: bytes) -> int:
@@ -68,11 +93,12 @@ def _varint(block: bytes) -> int:
     return value
 
 
-CODECS: dict[str, Callable[[BinaryIO], Iterator[bytes]]] = {
+CODECS: dict[str, Callable[[Source], Iterator[bytes]]] = {
     "zstd": zstd,
     "zst": zstd,
     "lz4": lz4,
     "snappy": snappy,
+    "lzf": lzf,
 }
 
 

@@ -70,14 +70,15 @@ def _rolled(path: Path) -> LogFiles | None:
     return LogFiles(path, tuple(file for _, file in sorted(files)), unfinished)
 
 
+def codec_name(file: Path) -> str:
+    """What the name of a log file says of its compression; a plain log says nothing that is a codec."""
+    return file.name.removesuffix(".inprogress").removesuffix(".compact").rpartition(".")[2]
+
+
 def file_lines(file: Path) -> Iterator[bytes]:
     """The lines of one file, decompressed by what its name ends in."""
-    name = file.name.removesuffix(".inprogress").removesuffix(".compact")
-    ending = name.rpartition(".")[2]
-    if ending == "lzf":
-        raise BadInput(f"{file}: lzf is not read here; write the log with zstd, lz4, snappy or uncompressed")
     try:
         with file.open("rb") as stream:
-            yield from lines(CODECS.get(ending, plain)(stream))
+            yield from lines(CODECS.get(codec_name(file), plain)(stream))
     except OSError as error:
         raise BadInput(f"{file}: cannot be read ({error.strerror or error})") from error

@@ -104,10 +104,11 @@ def trace_rows(
     """The summary rows of one application, window after window."""
     length = round(window_seconds * 1e6) if window_seconds else None
     for summary in window_summaries(trace, length, gap_threshold_us):
-        yield from _rows(application, summary)
+        yield from summary_rows(application, summary)
 
 
-def _rows(application: str, summary: Summary) -> Iterator[Row]:
+def summary_rows(application: str, summary: Summary) -> Iterator[Row]:
+    """One row for each name of each summary of one window."""
     where = (application, summary.start_us, summary.end_us, summary.length_us, summary.paths_log10)
     for kind, values in (
         ("activity", summary.activity),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -31,6 +33,40 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
         console.print(f"  {escape(finding.sentence)} {escape(finding.advice)}{worth}")
     for warning in diagnosis.warnings:
         console.print(f"  warning: {escape(warning)}")
+
+
+def print_windows(rows: Iterable[Any], console: Console) -> None:
+    """Prints the windows of a followed log, one line each: when, the answer, and the largest shares."""
+    windows: dict[tuple[str, int], list[Any]] = {}
+    for row in rows:
+        if row.summary in {"ended", "error"}:
+            console.print(escape(f"{row.application}: {row.summary} {row.name}"), soft_wrap=True)
+        else:
+            windows.setdefault((row.application, row.start_us), []).append(row)
+    for (application, start), found in sorted(windows.items()):
+        said = next((row.name for row in found if row.summary == "answer"), "")
+        when = f"{_clock(start)}–{_clock(found[0].end_us)}"
+        console.print(escape(f"{when} {application}: {said}{_largest(found)}"), soft_wrap=True)
+
+
+def _largest(rows: list[Any]) -> str:
+    """The largest share of each summary of a window."""
+    best: dict[str, Any] = {}
+    for row in rows:
+        if row.participation is not None and row.participation > getattr(
+            best.get(row.summary), "participation", 0.0
+        ):
+            best[row.summary] = row
+    shown = [
+        f"{kind} {best[kind].name} {best[kind].participation:.0%}"
+        for kind in ("activity", "worker", "operator")
+        if kind in best
+    ]
+    return f" ({', '.join(shown)})" if shown else ""
+
+
+def _clock(microseconds: int) -> str:
+    return datetime.fromtimestamp(microseconds / 1e6).strftime("%H:%M:%S")
 
 
 def _activities(diagnosis: Diagnosis, console: Console) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import struct
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -20,6 +18,7 @@ from penstock.diagnose.participation import participation, windows
 from penstock.diagnose.trace import Activity, Kind
 from penstock.errors import BadInput
 from tests.diagnose.logs import BASE, LogBuilder, skewed_job
+from tests.diagnose.packers import PACKERS
 
 
 def shares(log):
@@ -135,20 +134,7 @@ def test_a_log_cut_at_any_byte_is_read_as_far_as_it_goes(cut):
         assert total == pytest.approx(1)
 
 
-def lz4_stream(content):
-    packed = pa.compress(content, codec="lz4_raw", asbytes=True)
-    return b"LZ4Block" + bytes([0x26]) + struct.pack("<iii", len(packed), len(content), 0) + packed
-
-
-def snappy_stream(content):
-    packed = pa.compress(content, codec="snappy", asbytes=True)
-    return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + struct.pack(">i", len(packed)) + packed
-
-
-PACKERS = {"zstd": zstandard.compress, "lz4": lz4_stream, "snappy": snappy_stream}
-
-
-@pytest.mark.parametrize("codec", ["", "zstd", "lz4", "snappy"])
+@pytest.mark.parametrize("codec", ["", *PACKERS])
 def test_rolling_logs_of_every_codec_with_an_unfinished_last_file(tmp_path, codec):
     directory = tmp_path / "eventlog_v2_app-1"
     directory.mkdir()
@@ -181,10 +167,6 @@ def test_paths_that_hold_no_log_are_named(tmp_path):
         find_logs(tmp_path / "missing")
     with pytest.raises(BadInput, match="no event log"):
         find_logs(tmp_path)
-    packed = tmp_path / "app.lzf"
-    packed.write_bytes(b"ZV")
-    with pytest.raises(BadInput, match="lzf"):
-        list(find_logs(packed)[0].lines())
 
 
 def test_an_old_log_without_newer_fields_is_read():
