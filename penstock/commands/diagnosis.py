@@ -27,7 +27,7 @@ def diagnose(
     perfetto: Annotated[Path | None, typer.Option(help="Write a trace for Perfetto to this file.")] = None,
     start: Annotated[str | None, typer.Option("--from", help="Leave out what was before this time.")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Leave out what was after this time.")] = None,
-    follow: Annotated[bool, typer.Option(help="Tell window after window while logs are still written.")] = False,
+    follow: Annotated[bool, typer.Option(help="Tell windows while logs are still written.")] = False,
     as_json: Json = False,
 ) -> None:
     """Say which activity, worker, operator and channel is on the critical path."""
