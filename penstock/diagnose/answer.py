@@ -109,6 +109,13 @@ _CAUSES = (
         True,
     ),
     Cause(
+        "state load",
+        "loading state stores",
+        "Tasks were moved away from their state, or executors are new: keep tasks where their state is, and "
+        "take snapshots more often.",
+        True,
+    ),
+    Cause(
         "result",
         "serialising and fetching results",
         "Return less to the driver: aggregate, or write instead.",
@@ -137,6 +144,7 @@ _PHASES = {
     "shuffle fetch": "fetch",
     "fetch wait": "fetch",
     "state commit": "state commit",
+    "state load": "state load",
     "result serialise": "result",
     "lost": "unknown",
 }
@@ -148,6 +156,7 @@ _REPLAYED = {
     "fetch": "fetch wait",
     "shuffle write": "shuffle write",
     "state commit": "state commit",
+    "state load": "state load",
 }
 _MESSAGES = {Activity.CONTROL_MESSAGE.label: "scheduling", Activity.DATA_MESSAGE.label: "fetch"}
 

@@ -25,6 +25,7 @@ TASK_COLUMNS = (
     "gc",
     "fetch_wait",
     "shuffle_write",
+    "state_load",
     "state_commit",
     "result_serialise",
     "remote_bytes",

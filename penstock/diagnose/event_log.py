@@ -29,7 +29,10 @@ from penstock.diagnose.application_log import (
 
 Fields = Mapping[str, Any]
 _PREFIX = b'{"Event":"'
-_STATE_COMMIT = "time to commit changes"
+_STATE_TIMES = {
+    "time to commit changes": "state_commit",
+    "RocksDB: load - time taken to load the store": "state_load",
+}
 _HANDLERS = {
     "SparkListenerLogStart": "_log_start",
     "SparkListenerApplicationStart": "_application_start",
@@ -213,7 +216,8 @@ class EventLogReader:
             return
         for name, value in _lengths(metrics).items():
             columns[name][row] = value
-        columns["state_commit"][row] = _state_commit(information.get("Accumulables") or ())
+        for name, value in _state_times(information.get("Accumulables") or ()).items():
+            columns[name][row] = value
 
     def _execution_start(self, event: Fields) -> None:
         started = self._saw(int(event["time"]))
@@ -316,9 +320,14 @@ def _lengths(metrics: Fields) -> dict[str, int]:
     }
 
 
-def _state_commit(accumulables: Iterable[Fields]) -> int:
-    """Milliseconds in which the task committed its state stores, as the SQL metric of that name tells."""
-    return sum(int(value.get("Update") or 0) for value in accumulables if value.get("Name") == _STATE_COMMIT)
+def _state_times(accumulables: Iterable[Fields]) -> dict[str, int]:
+    """Milliseconds in which the task loaded and committed its state stores, where SQL metrics tell them."""
+    times = dict.fromkeys(_STATE_TIMES.values(), 0)
+    for value in accumulables:
+        column = _STATE_TIMES.get(str(value.get("Name")))
+        if column:
+            times[column] += int(value.get("Update") or 0)
+    return times
 
 
 def read_log(lines: Iterable[bytes]) -> ApplicationLog:

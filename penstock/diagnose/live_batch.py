@@ -53,12 +53,13 @@ class LiveStage:
 
 @dataclass(frozen=True, slots=True)
 class LiveBatch:
-    """One batch: its trigger in seconds since the epoch, phases and state commits in milliseconds."""
+    """One batch: its trigger in seconds since the epoch, phases, state loads and commits in milliseconds."""
 
     batch_id: int
     start: float
     phases: Mapping[str, float]
     input_records: float
+    state_load_ms: float
     state_commit_ms: float
     slots: int
     cores: Mapping[str, int]
@@ -146,13 +147,14 @@ def _columns(
 ) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
     place = {name: number for number, name in enumerate(executors)}
     stateful = sum(len(stage.tasks) for stage in batch.stages if stage.stateful)
-    # Spark reports commits live only as a sum over all tasks, so each is given the same part of it.
-    commit = round(batch.state_commit_ms / stateful) if stateful else 0
+    # Spark reports these live only as sums over all tasks, so each task is given the same part of them.
+    load, commit = (round(ms / max(stateful, 1)) for ms in (batch.state_load_ms, batch.state_commit_ms))
     table = {name: np.zeros(len(rows), dtype=np.int64) for name in TASK_COLUMNS}
     for number, (stage, task) in enumerate(rows):
         values = _task(task) | {
             "stage": stage.stage,
             "executor": place[str(task["executorId"])],
+            "state_load": load if stage.stateful else 0,
             "state_commit": commit if stage.stateful else 0,
             "started": number,
             "ended": len(rows) + number,

@@ -20,6 +20,7 @@ from penstock.diagnose.trace import Activity
 PHASES: tuple[tuple[str, Activity], ...] = (
     ("deserialise", Activity.SERIALIZATION),
     ("fetch wait", Activity.WAITING),
+    ("state load", Activity.IO),
     ("run", Activity.PROCESSING),
     ("gc", Activity.BUFFER),
     ("state commit", Activity.IO),
@@ -27,15 +28,18 @@ PHASES: tuple[tuple[str, Activity], ...] = (
     ("result serialise", Activity.SERIALIZATION),
     ("lost", Activity.UNKNOWN),
 )
-FETCH, RUN, LOST = 1, 2, 7
+FETCH, RUN, LOST = 1, 3, 8
 _MEASURED = (
     (0, "deserialise"),
     (1, "fetch_wait"),
-    (3, "gc"),
-    (4, "state_commit"),
-    (5, "shuffle_write"),
-    (6, "result_serialise"),
+    (2, "state_load"),
+    (4, "gc"),
+    (5, "state_commit"),
+    (6, "shuffle_write"),
+    (7, "result_serialise"),
 )
+# Phases that Spark counts as part of the task's run.
+_INSIDE_RUN = [1, 2, 4, 5, 6]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +81,13 @@ def _lengths(log: ApplicationLog, total: Column, warnings: dict[str, int]) -> np
     for place, name in _MEASURED:
         lengths[:, place] = np.maximum(tasks[name], 0) * 1000
     run = np.maximum(tasks["run"], 0) * 1000
-    inside = lengths[:, [1, 3, 4, 5]].sum(axis=1)
+    inside = lengths[:, _INSIDE_RUN].sum(axis=1)
     beyond = inside > run
     _count(warnings, "tasks whose phases are longer than their run", beyond)
     factor = np.where(beyond, run / np.maximum(inside, 1), 1.0)
-    for place in (1, 3, 4, 5):
+    for place in _INSIDE_RUN:
         lengths[:, place] = (lengths[:, place] * factor).astype(np.int64)
-    lengths[:, RUN] = np.maximum(run - lengths[:, [1, 3, 4, 5]].sum(axis=1), 0)
+    lengths[:, RUN] = np.maximum(run - lengths[:, _INSIDE_RUN].sum(axis=1), 0)
     lost = (lengths.sum(axis=1) == 0) & np.isin(tasks["outcome"], (FAILED, KILLED))
     lengths[lost, LOST] = 1
     lengths[(lengths.sum(axis=1) == 0) | (tasks["outcome"] == RUNNING), RUN] = 1

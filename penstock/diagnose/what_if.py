@@ -13,7 +13,7 @@ from penstock.diagnose.trace import Floats
 
 # A task counts as a straggler beyond this many times the median of its stage.
 STRAGGLER = 1.5
-PHASES = ("gc", "deserialise", "fetch_wait", "shuffle_write", "state_commit")
+PHASES = ("gc", "deserialise", "fetch_wait", "shuffle_write", "state_load", "state_commit")
 
 
 @dataclass(frozen=True, slots=True)

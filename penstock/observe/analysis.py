@@ -72,6 +72,7 @@ def _analysed(
             start=progress.start,
             phases=progress.phases_ms,
             input_records=progress.input_records,
+            state_load_ms=progress.state_load_ms,
             state_commit_ms=progress.state_commit_ms,
             slots=slots,
             cores=cores,

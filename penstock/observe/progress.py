@@ -62,6 +62,7 @@ class BatchProgress:
     executed: bool
     state_rows: int
     phases_ms: Mapping[str, float] = field(default_factory=dict)
+    state_load_ms: float = 0.0
     state_commit_ms: float = 0.0
 
     @property
@@ -85,6 +86,9 @@ def parse_progress(report: Mapping[str, Any]) -> BatchProgress:
             executed="addBatch" in durations,
             state_rows=sum(int(_count(op.get("numRowsTotal"))) for op in stores),
             phases_ms={name: _count(value) for name, value in durations.items()},
+            state_load_ms=sum(
+                _count((op.get("customMetrics") or {}).get("rocksdbLoadLatencyMs")) for op in stores
+            ),
             state_commit_ms=sum(_count(op.get("commitTimeMs")) for op in stores),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:

@@ -50,6 +50,7 @@ def batch(
     between=20,
     commit=100,
     records=1000.0,
+    state_load=0.0,
     state_commit=0.0,
 ):
     """A batch of one chain of stages; planning, gaps and commit are milliseconds."""
@@ -74,7 +75,8 @@ def batch(
     }
     held = dict.fromkeys(executors, cores)
     slots = len(executors) * cores
-    return LiveBatch(batch_id, BASE_MS / 1000, phases, records, state_commit, slots, held, [job], stages)
+    state = (state_load, state_commit)
+    return LiveBatch(batch_id, BASE_MS / 1000, phases, records, *state, slots, held, [job], stages)
 
 
 def word_count(batch_id=7, executors=("0",), records=3000.0):

@@ -60,7 +60,10 @@ class LogBuilder:
             "Task ID": task, "Index": task, "Launch Time": BASE + launch, "Executor ID": executor,
             "Finish Time": BASE + finish, "Getting Result Time": BASE + getting if getting else 0,
             "Failed": reason != "Success", "Killed": reason == "TaskKilled",
-            "Accumulables": [{"Name": "time to commit changes", "Update": str(lengths.get("commit", 0))}],
+            "Accumulables": [
+                {"Name": "time to commit changes", "Update": str(lengths.get("commit", 0))},
+                {"Name": "RocksDB: load - time taken to load the store", "Update": lengths.get("load", 0)},
+            ],
         }  # fmt: skip
         fields = {"Stage ID": stage, "Task End Reason": {"Reason": reason}, "Task Info": information}
         if metrics:

@@ -77,7 +77,9 @@ def test_micro_batch_phases_come_from_progress_events():
         log.job(batch, at + 700, [batch], properties).stage(batch, at + 705, 1).start(
             batch, batch, "1", at + 710
         )
-        log.end(batch, batch, "1", at + 710, at + 1500, run=700, commit=200).job_end(batch, at + 1510)
+        log.end(batch, batch, "1", at + 710, at + 1500, run=700, load=100, commit=200).job_end(
+            batch, at + 1510
+        )
         moment = f"2023-11-14T22:13:{20 + at // 1000:02d}.000Z"
         phases = {"latestOffset": 100, "walCommit": 200, "queryPlanning": 300, "commitOffsets": 150,
                   "triggerExecution": 2000}  # fmt: skip
@@ -91,6 +93,7 @@ def test_micro_batch_phases_come_from_progress_events():
     assert names["driver", Activity.IO, "offset log"] == pytest.approx(400 / 7500, rel=0.05)
     assert names["driver", Activity.IO, "commit log"] == pytest.approx(300 / 7500, rel=0.05)
     assert names["executor 1 slot 0", Activity.IO, "state commit"] == pytest.approx(400 / 7500, rel=0.05)
+    assert names["executor 1 slot 0", Activity.IO, "state load"] == pytest.approx(200 / 7500, rel=0.05)
     assert {work.operator for work in found.trace.works} >= {"counts 1: Scan"}
 
 

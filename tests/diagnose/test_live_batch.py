@@ -51,6 +51,7 @@ def test_commits_of_state_are_spread_over_the_stateful_tasks():
         (11, 200),
     ]
     assert critical_window(batch([0.5] * 4, [0.5] * 4, state_commit=800.0)).activity["io"] > 0.1
+    assert "loading state stores" in critical_window(batch([0.1] * 4, [2.0] * 4, state_load=7000.0)).answer
 
 
 def test_failed_and_running_tasks_are_no_obstacle():
