@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test bench lint docs java clean
+.PHONY: help demo test bench lint docs java redis clean
 
 help:
 	@echo "make demo    the autopilot at work on a local cluster, under four minutes"
@@ -20,11 +20,14 @@ $(READY): requirements.txt pyproject.toml scripts/setup.sh
 java:
 	@scripts/setup.sh java
 
+redis:
+	@scripts/setup.sh redis
+
 demo: java $(READY)
 	@$(BIN)/penstock demo
 
 # Fast tests come first (tests/conftest.py); no new test starts when the session is 17 minutes old.
-test: java $(READY) lint
+test: java redis $(READY) lint
 	$(BIN)/pytest --session-timeout=1020
 
 lint: $(READY)

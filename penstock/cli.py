@@ -9,7 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from penstock import __version__
-from penstock.commands import audit, benches, diagnosis, live, offline, run, setup, simulate
+from penstock.commands import (
+    audit,
+    benches,
+    diagnosis,
+    evidence,
+    live,
+    offline,
+    run,
+    setup,
+    simulate,
+    workload,
+)
 from penstock.commands.printing import BAD_USAGE, DONE, FAILED, complain, print_json
 
 INTERRUPTED = 130
@@ -29,6 +40,8 @@ simulate.add_to(app)
 audit.add_to(app)
 diagnosis.add_to(app)
 benches.add_to(app)
+workload.add_to(app)
+evidence.add_to(app)
 setup.add_to(app)
 
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Sets up what the Makefile needs: `setup.sh python DIRECTORY` a virtual environment, `setup.sh java` a Java.
+# Sets up what the Makefile needs: `setup.sh python DIRECTORY` a virtual environment, `setup.sh java` a Java,
+# `setup.sh redis` the Redis server that the tests of the Yahoo benchmark talk to.
 # Ends with one line that says what to install where it cannot install it itself.
 set -eu
 
@@ -82,9 +83,17 @@ set_up_java() {
     is_java_new_enough java || give_up "the java first on PATH is not $needed"
 }
 
+set_up_redis() {
+    command -v redis-server >/dev/null 2>&1 && return
+    needed="redis-server, of the package redis-server on Debian and Ubuntu"
+    can_install || give_up "the tests need $needed: install it, and run make again"
+    install_first_of redis-server redis || give_up "could not install $needed"
+}
+
 cd "$(dirname "$0")/.."
 case "${1:-}" in
     python) set_up_python "${2:-.venv}" ;;
     java) set_up_java ;;
-    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh java" ;;
+    redis) set_up_redis ;;
+    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh java | setup.sh redis" ;;
 esac

@@ -6,7 +6,7 @@ cores, and what the operator needs is known beforehand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,6 @@ class PacedOperator:
     """Share of the records that all go to one instance; the others are spread over all."""
     source_partitions: int = 2
     seed: int = 0
-    max_records_per_batch: int | None = None
 
     def __post_init__(self) -> None:
         if self.instances < 1 or not 0 <= self.skew <= 1:
@@ -56,16 +55,19 @@ class PacedOperator:
 
     def source_options(self) -> dict[str, str]:
         """Options of the load source."""
-        most = self.max_records_per_batch
-        bound = {} if most is None else {"maxRecordsPerBatch": str(most)}
-        partitions = str(self.source_partitions)
-        return {"content": "numbers", "profile": self.profile, "partitions": partitions, **bound}
+        return {"content": "numbers", "profile": self.profile, "partitions": str(self.source_partitions)}
 
 
-def served_by(spark: SparkSession, workload: PacedOperator) -> DataFrame:
-    """The streaming DataFrame (instance, served): how many records each call of the operator served."""
+def served_by(
+    spark: SparkSession, workload: PacedOperator, load: Mapping[str, str] | None = None
+) -> DataFrame:
+    """The streaming DataFrame (instance, served): how many records each call of the operator served.
+
+    `load` adds options of the load source, such as its start.
+    """
     spark.dataSource.register(LoadSource)
-    numbers = spark.readStream.format(FORMAT).options(**workload.source_options()).load()
+    options = {**workload.source_options(), **(load or {})}
+    numbers = spark.readStream.format(FORMAT).options(**options).load()
     hot = sf.col("number") * 7919 % _PERMILLE < round(workload.skew * _PERMILLE)
     instance = sf.when(hot, 0).otherwise(sf.col("number") % workload.instances).cast("int")
     spread = numbers.withColumn("instance", instance).repartitionById(workload.instances, sf.col("instance"))

@@ -3,12 +3,16 @@
 import threading
 import time
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.observe.spark_source import SparkSource
 from penstock.settings import Settings
+from penstock.workloads.nexmark import Nexmark
+from penstock.workloads.nexmark_files import produce
+from penstock.workloads.nexmark_streams import KafkaStreams
 from tests.kafka_broker import connector_jars, kafka_broker
 from tests.spark.watching import query_of, wait_for, watch
 
@@ -120,3 +124,18 @@ def test_offered_rate_and_backlog_are_those_of_the_producer(spark, broker, topic
 def when_quiet(source):
     window = source.observe(time.time())
     return window if only_source(window).offered_per_second == 0 else None
+
+
+def test_nexmark_events_of_a_topic_are_those_of_the_generator(spark, broker, tmp_path):
+    admin = AdminClient({"bootstrap.servers": broker})
+    admin.create_topics([NewTopic("nexmark", num_partitions=2)])["nexmark"].result(30)
+    stream = Nexmark(seed=5, out_of_order_share=0.2)
+    produce(stream, broker, "nexmark", events=2000)
+    streams = KafkaStreams(spark, broker, "nexmark", {"startingOffsets": "earliest"})
+    writer = streams.of("auctions").writeStream.format("memory").queryName("auctions")
+    query = writer.option("checkpointLocation", str(tmp_path / "nexmark")).trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    found = spark.table("auctions").orderBy("id").toArrow()
+    expected = pa.Table.from_batches([stream.batch("auctions", 0, 2000)])
+    assert found.to_pylist() == expected.to_pylist()

@@ -2,15 +2,23 @@
 
 import json
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from penstock.bench.spark_cluster import HDFS_STATE
+from penstock.bench.spark_workload import Pace, committed, run_load, running
+from penstock.workloads.ad_events import AdEvents, campaign_of
+from penstock.workloads.catalog import Ask
+from penstock.workloads.catalog import workload as workload_named
 from penstock.workloads.key_count import KeyCount, start_key_count
+from penstock.workloads.profiles import parse_profile
 from penstock.workloads.sentences import word_counts
 from penstock.workloads.source import FORMAT, LoadSource
 from penstock.workloads.word_count import WordCount, start_word_count
+from penstock.workloads.yahoo import results
+from tests.redis_server import redis_server
 
 pytestmark = pytest.mark.spark
 
@@ -117,3 +125,26 @@ def test_a_preloaded_key_count_holds_every_key_and_equals_its_reference(spark, t
     assert state.numRowsTotal == 3000
     assert "RocksDB" in str(state.customMetrics) or "rocksdb" in str(state.customMetrics)
     assert newest == load.counts(5500)
+
+
+def test_the_yahoo_benchmark_counts_every_view_once_in_redis(spark, tmp_path):
+    with redis_server() as redis:
+        ask = Ask("constant:3000", start=time.time(), seed=9, redis=redis)
+        with running(spark, workload_named("yahoo"), ask, tmp_path / "checkpoint", 1.0) as query:
+            wait_for_records(query, 15_000)
+        read = committed(query)[-1].end
+        found = {(one.campaign, one.start): one.count for one in results(redis)}
+        late = [one.latency for one in results(redis)]
+    events = AdEvents(parse_profile(ask.profile), round(ask.start * 1000) / 1000, seed=9).batch(0, read)
+    views = [row for row in events.to_pylist() if row["event_type"] == "view"]
+    windows = [(campaign_of(row["ad"]), row["event_time"].timestamp() // 10 * 10) for row in views]
+    assert found == Counter(windows)
+    assert all(latency > -10 for latency in late)
+
+
+def test_a_paced_operator_keeps_up_with_less_than_it_can(spark, tmp_path):
+    ask = Ask("constant:300", 0.0, shuffle_partitions=4, service_seconds=0.002, skew=0.25)
+    found = run_load(spark, workload_named("paced"), ask, tmp_path, Pace(4, 5, 1.0), lambda _: None)
+    assert found.offered_per_second == pytest.approx(300)
+    assert found.records_per_second == pytest.approx(300, rel=0.3)
+    assert 0 < found.p50_ms <= found.p95_ms <= found.p99_ms

@@ -1,0 +1,192 @@
+"""Nexmark on two cores: what each query sustains, its latency, and that no generator bounds it.
+
+A query's capacity is measured with a full batch always waiting. Then a share of that is offered by the
+clock, and counts as sustained if the backlog does not grow; if it does, a smaller share is tried.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.bench.report import BenchReport, Row, Target
+from penstock.bench.spark_cluster import cluster, scratch_directory
+from penstock.bench.spark_workload import Pace, capacity, run_load, workload_shape
+from penstock.workloads.arrivals import LoadOutcome
+from penstock.workloads.catalog import Ask, Workload, workload
+from penstock.workloads.nexmark import COLUMNS, Nexmark
+from penstock.workloads.nexmark_queries import QUERIES, Windows, query_of
+from penstock.workloads.nexmark_streams import GeneratedStreams
+
+CORES = 2
+QUICK_QUERIES = (1, 5, 8)
+PACE_OF_EVENT_TIME = 100_000.0
+"""Event time runs at about the speed at which queries read, so that their windows fill and close."""
+
+CHUNK = 200_000
+"""Events made at a time when the generator's speed is taken, and in a batch when a capacity is."""
+
+Progress = Callable[[str], None]
+Wanted = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long a run of the benchmark looks at each query."""
+
+    queries: tuple[int, ...]
+    batches: int
+    pace: Pace
+    shares: tuple[float, ...]
+    """Of the capacity, tried in this order until one is sustained."""
+
+
+FULL = Effort(tuple(QUERIES), batches=4, pace=Pace(6, 14), shares=(0.8, 0.6))
+QUICK = Effort(QUICK_QUERIES, batches=2, pace=Pace(4, 8), shares=(0.7,))
+
+
+def run(quick: bool, progress: Progress) -> BenchReport:
+    """The generator first, then the source alone, then query after query on one cluster."""
+    effort = QUICK if quick else FULL
+    everything = {kind: list(columns) for kind, columns in COLUMNS.items()}
+    generator = events_per_second(everything, progress)
+    shape = workload_shape(CORES, "penstock bench nexmark")
+    with cluster(shape) as spark, scratch_directory() as scratch:
+        source = _source_capacity(spark, scratch, effort, progress)
+        rows = [_row(spark, scratch, number, effort, progress) for number in effort.queries]
+    summary = _summary(rows, generator, source)
+    return BenchReport("nexmark", summary, rows, targets(rows, generator), {}, _notes(effort))
+
+
+def events_per_second(wanted: Wanted, progress: Progress, seconds: float = 0.7) -> float:
+    """Events a second that one core makes with these columns, of all kinds; the best of three tries."""
+    progress(f"generating {', '.join(wanted)}")
+    stream = Nexmark(out_of_order_share=0.05)
+    return max(_generated(stream, wanted, seconds) for _ in range(3))
+
+
+def _generated(stream: Nexmark, wanted: Wanted, seconds: float) -> float:
+    begun, events = time.perf_counter(), 0
+    while time.perf_counter() - begun < seconds:
+        for kind, columns in wanted.items():
+            stream.batch(kind, events, CHUNK // 4, columns)
+        events += CHUNK // 4
+    return events / (time.perf_counter() - begun)
+
+
+def _row(spark: SparkSession, scratch: Path, number: int, effort: Effort, progress: Progress) -> Row:
+    entry = workload(f"nexmark-q{number}")
+    ask = Ask("", 0.0, CORES, CORES, events_per_second=PACE_OF_EVENT_TIME, most_per_batch=CHUNK)
+    progress(f"{entry.name}: capacity")
+    most = capacity(spark, entry, ask, scratch / f"{number}-capacity", effort.batches, warm_up=2)
+    found, rate = _sustained(spark, scratch, entry, replace(ask, most_per_batch=None), most, effort, progress)
+    made = events_per_second(columns_of(spark, number), progress)
+    return {"case": f"q{number}", **row_figures(found, rate, most, made)}
+
+
+def _sustained(
+    spark: SparkSession,
+    scratch: Path,
+    entry: Workload,
+    ask: Ask,
+    most: float,
+    effort: Effort,
+    progress: Progress,
+) -> tuple[LoadOutcome, float]:
+    """The first share of the capacity that is sustained, or the last one tried."""
+    for share in effort.shares:
+        rate = round(most * share)
+        asked = replace(ask, profile=f"constant:{rate}")
+        progress(f"{entry.name}: {rate} events/s")
+        found = run_load(spark, entry, asked, scratch / f"{entry.name}-{share}", effort.pace, progress)
+        if found.sustained:
+            break
+    return found, rate
+
+
+def row_figures(found: LoadOutcome, rate: float, most: float, made: float) -> dict[str, Any]:
+    """A query's row: rates count events of all kinds; one that was not sustained has none."""
+    sustained = found.records_per_second if found.sustained else None
+    return {
+        "sustained_records_per_s": sustained,
+        "records_per_s_per_core": None if sustained is None else sustained / CORES,
+        "p50_ms": found.p50_ms,
+        "p99_ms": found.p99_ms,
+        "offered_records_per_s": rate,
+        "capacity_records_per_s": most,
+        "generator_records_per_s_per_core": made,
+        "generator_share": most / (made * CORES),
+        "backlog_growth_per_s": found.backlog_growth_per_second,
+        "batches": found.batches,
+    }
+
+
+def targets(rows: list[Row], generator: float) -> list[Target]:
+    """What the benchmark promises."""
+    failed = sum(row["sustained_records_per_s"] is None for row in rows)
+    share = max((row["generator_share"] for row in rows), default=None)
+    return [
+        Target("generator, events a second on one core", ">= 2000000", generator),
+        Target("share of the cores that generating takes, at most", "<= 0.5", share),
+        Target("queries whose backlog grew at every rate tried", "== 0", failed),
+    ]
+
+
+def _summary(rows: list[Row], generator: float, source: float) -> dict[str, float]:
+    figures = {
+        "generator_events_per_s": generator,
+        "source_alone_events_per_s": source,
+        "cores": float(CORES),
+    }
+    for row in rows:
+        if row["sustained_records_per_s"] is not None:
+            figures[f"{row['case']}_records_per_s"] = row["sustained_records_per_s"]
+    return figures
+
+
+def _source_capacity(spark: SparkSession, scratch: Path, effort: Effort, progress: Progress) -> float:
+    """All columns of the bids, read and thrown away: what reading alone can do."""
+    progress("the source alone")
+    entry = Workload("nexmark-source", "", _all_bids)
+    ask = Ask("", 0.0, CORES, CORES, events_per_second=PACE_OF_EVENT_TIME, most_per_batch=CHUNK)
+    return capacity(spark, entry, ask, scratch / "source", effort.batches, warm_up=3)
+
+
+def _all_bids(spark: SparkSession, ask: Ask) -> DataFrame:
+    stream = Nexmark(events_per_second=ask.events_per_second, first_time=ask.start)
+    return GeneratedStreams(spark, stream, ask.load()).of("bids")
+
+
+class _Noting:
+    """Streams that note which columns a query asks for."""
+
+    def __init__(self, streams: GeneratedStreams) -> None:
+        self.streams = streams
+        self.wanted: dict[str, Sequence[str]] = {}
+
+    def of(self, kind: str, *columns: str) -> DataFrame:
+        self.wanted[kind] = columns or tuple(COLUMNS[kind])
+        return self.streams.of(kind, *columns)
+
+
+def columns_of(spark: SparkSession, number: int) -> Wanted:
+    """The columns of each kind that a query reads."""
+    noting = _Noting(GeneratedStreams(spark, Nexmark(), {"profile": "constant:1", "start": "1"}))
+    query_of(number)(noting, Windows())
+    return noting.wanted
+
+
+def _notes(effort: Effort) -> list[str]:
+    shares = " then ".join(f"{share:.0%}" for share in effort.shares)
+    return [
+        "records are events of all kinds: a query that reads bids alone is given 92 rows for 100 of them",
+        "latency is from a record's offer to the commit of its batch; batches follow each other at once",
+        f"capacity is the median of {effort.batches} batches of {CHUNK} events after two for the warm-up; "
+        f"offered is {shares} of it for {effort.pace.seconds:g} s",
+        "generator share: processor time that making a query's columns takes at its capacity, of both cores",
+    ]

@@ -1,0 +1,109 @@
+"""`penstock evidence`: the headline results of the papers, run again here."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from penstock.commands.printing import DONE, FAILED, Json, answer, json_line, progress, reported, say
+from penstock.errors import ActionFailed
+
+if TYPE_CHECKING:
+    from penstock.evidence.findings import PartOutcome
+
+DIRECTORY = Path("artifacts") / "evidence"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command."""
+    app.command("evidence")(evidence)
+
+
+@reported
+def evidence(
+    only: Annotated[list[str] | None, typer.Option("--only", help="A part; give several for more.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Shorter runs; rougher figures.")] = False,
+    directory: Annotated[
+        Path, typer.Option("--directory", help="Where report, JSON and state are kept.")
+    ] = DIRECTORY,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what earlier runs finished.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the parts.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run the papers' headline results on this machine; write one HTML report and one JSON file."""
+    from penstock.evidence.parts import chosen
+    from penstock.evidence.running import State, run_parts
+
+    parts = chosen(only or [])
+    if listed:
+        rows = [{"name": part.name, "title": part.title, "shows": part.shows} for part in parts]
+        answer({"parts": rows}, as_json, _listing(rows))
+        return
+    state = State(directory / "state.json")
+    if fresh:
+        state.path.unlink(missing_ok=True)
+    outcomes = run_parts(parts, quick, state, progress)
+    answer(write_report(outcomes, quick, directory), as_json, _summary(outcomes))
+    if code := exit_code(outcomes):
+        raise typer.Exit(code)
+
+
+def exit_code(outcomes: list[PartOutcome]) -> int:
+    """A part that failed makes the command fail; one that is missing does not."""
+    return FAILED if any(outcome.status.value == "failed" for outcome in outcomes) else DONE
+
+
+def write_report(outcomes: list[PartOutcome], quick: bool, directory: Path) -> dict[str, Any]:
+    """The page and the JSON file; gives what the JSON file holds."""
+    from penstock.evidence.page import counted, write_page
+
+    page = write_page(outcomes, machine(), directory / "evidence.html")
+    result = {
+        "machine": machine(),
+        "quick": quick,
+        "summary": counted(outcomes),
+        "html": str(page),
+        "parts": [outcome.to_json() for outcome in outcomes],
+    }
+    try:
+        (directory / "evidence.json").write_bytes(json_line(result))
+    except OSError as error:
+        raise ActionFailed(f"cannot write {directory / 'evidence.json'}: {error.strerror}") from error
+    say(f"wrote {page} and evidence.json beside it")
+    return result
+
+
+def machine() -> str:
+    """What the figures were taken on."""
+    import pyspark
+
+    cores = f"{os.cpu_count()} cores"
+    return f"{cores}, {platform.system()}, Python {platform.python_version()}, Spark {pyspark.__version__}"
+
+
+def _listing(rows: list[dict[str, str]]) -> Table:
+    table = Table("part", "what it runs", "published as", box=None, header_style="dim")
+    for row in rows:
+        table.add_row(row["name"], row["title"], row["shows"])
+    return table
+
+
+def _summary(outcomes: list[PartOutcome]) -> Table:
+    """One line a result; failed and missing parts say why."""
+    from penstock.evidence.page import counted, shown
+
+    table = Table("part", "result", "published", "ours", "verdict", box=None, header_style="dim")
+    for outcome in outcomes:
+        if outcome.reason:
+            table.add_row(outcome.name, Text(outcome.reason), "", "", outcome.status.value)
+        for finding in outcome.result.findings:
+            cells = (finding.result, shown(finding.published), shown(finding.ours), finding.verdict.value)
+            table.add_row(outcome.name, *(Text(cell) for cell in cells))
+    table.caption = counted(outcomes)
+    return table

@@ -1,0 +1,162 @@
+"""`penstock workload`: one workload alone, and what it sustains."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from penstock.commands.printing import Json, answer, reported
+from penstock.durations import parse_duration
+from penstock.errors import BadInput
+
+if TYPE_CHECKING:
+    from penstock.workloads.arrivals import LoadOutcome
+    from penstock.workloads.catalog import Ask, Workload
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command."""
+    app.command("workload")(workload)
+
+
+@reported
+def workload(  # noqa: PLR0913, PLR0917
+    name: Annotated[str | None, typer.Argument(help="Which workload to run; --list names them.")] = None,
+    rate: Annotated[
+        str, typer.Option(help="Records a second, or a rate profile such as sine:mean=100,...")
+    ] = "100",
+    duration: Annotated[str, typer.Option(help="How long to measure.")] = "30s",
+    warm_up: Annotated[str, typer.Option("--warm-up", help="How long to run before that.")] = "15s",
+    trigger: Annotated[str, typer.Option(help="Trigger interval; 0s begins a batch at once.")] = "1s",
+    cores: Annotated[int, typer.Option(min=1, help="Slots of the embedded cluster.")] = 2,
+    skew: Annotated[float, typer.Option(min=0, max=1, help="Share that goes to one key or instance.")] = 0.0,
+    keys: Annotated[int, typer.Option(min=1, help="Keys of the key-count.")] = 100_000,
+    service: Annotated[str, typer.Option(help="Service time of a record where operators are paced.")] = "1ms",
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same records.")] = 0,
+    redis: Annotated[str, typer.Option(help="Where the Yahoo benchmark's Redis listens.")] = "127.0.0.1:6379",
+    listed: Annotated[bool, typer.Option("--list", help="List the workloads.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run one workload alone on a local cluster; print what it sustains and how long records take."""
+    from penstock.workloads.catalog import WORKLOADS, Ask
+    from penstock.workloads.catalog import workload as entry_of
+
+    if listed:
+        _list(as_json)
+        return
+    if name is None:
+        raise BadInput(f"workload: name one of {', '.join(WORKLOADS)}")
+    ask = Ask(
+        profile=profile_of(rate),
+        start=0.0,
+        partitions=cores,
+        shuffle_partitions=cores,
+        seed=seed,
+        skew=skew,
+        keys=keys,
+        service_seconds=_seconds(service, "--service"),
+        redis=redis,
+    )
+    given = {"--warm-up": warm_up, "--duration": duration, "--trigger": trigger}
+    seconds = tuple(_seconds(text, option) for option, text in given.items())
+    result = _run(entry_of(name), ask, seconds, cores)
+    answer(result, as_json, shown(result))
+
+
+def _seconds(text: str, option: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise BadInput(f"{option}: {error}") from error
+
+
+def profile_of(rate: str) -> str:
+    """A bare number is a constant rate."""
+    from penstock.workloads.profiles import parse_profile
+
+    profile = rate if ":" in rate else f"constant:{rate}"
+    parse_profile(profile)
+    return profile
+
+
+def _run(entry: Workload, ask: Ask, seconds: tuple[float, ...], cores: int) -> dict[str, Any]:
+    from penstock.bench.spark_cluster import cluster, scratch_directory
+    from penstock.bench.spark_workload import Pace, run_load, workload_shape
+
+    ask = dataclasses.replace(ask, events_per_second=mean_rate(ask.profile, sum(seconds[:2])))
+    pace = Pace(*seconds)
+    with _bar(entry.name, pace.warm_up_seconds + pace.seconds) as advance:
+        shape = workload_shape(cores, f"penstock workload {entry.name}")
+        with cluster(shape) as spark, scratch_directory() as scratch:
+            found = run_load(spark, entry, ask, scratch / "checkpoint", pace, advance)
+    result = {"workload": entry.name, "profile": ask.profile, "cores": cores, **figures_of(found, cores)}
+    return {**result, **_yahoo_latency(ask.redis)} if entry.name == "yahoo" else result
+
+
+def mean_rate(profile: str, seconds: float) -> float:
+    """Records a second over the whole run; the pace of event time where events carry one."""
+    from penstock.workloads.profiles import parse_profile
+
+    return max(1.0, parse_profile(profile).cumulative(seconds) / max(seconds, 1e-9))
+
+
+def figures_of(found: LoadOutcome, cores: int) -> dict[str, Any]:
+    """The outcome in the fields of the report."""
+    figures = {key: round(value, 1) for key, value in dataclasses.asdict(found).items()}
+    per_core = round(found.records_per_second / cores, 1)
+    return {**figures, "records_per_second_per_core": per_core, "sustained": found.sustained}
+
+
+def _yahoo_latency(redis: str) -> dict[str, float]:
+    """The benchmark's own latency, over windows that were closed in time."""
+    import numpy as np
+
+    from penstock.workloads.yahoo import results
+
+    latencies = [result.latency * 1000 for result in results(redis) if result.latency > 0]
+    if not latencies:
+        return {}
+    p50, p99 = np.percentile(latencies, [50, 99])
+    return {"window_latency_p50_ms": round(float(p50), 1), "window_latency_p99_ms": round(float(p99), 1)}
+
+
+def shown(result: dict[str, Any]) -> Table:
+    """The figures for a reader."""
+    verdict = "yes" if result["sustained"] else "NO: the backlog grows"
+    table = Table(title=f"{result['workload']}, {result['profile']}", show_header=False, box=None)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("sustained", verdict)
+    for key, value in result.items():
+        if key not in ("workload", "profile", "sustained"):
+            table.add_row(key.replace("_", " "), f"{value:,}")
+    return table
+
+
+@contextmanager
+def _bar(name: str, seconds: float) -> Iterator[Callable[[str], None]]:
+    """A progress bar on a terminal; each call is a second gone by."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+    ) as bar:
+        task = bar.add_task(name, total=seconds)
+        yield lambda _message: bar.advance(task)
+
+
+def _list(as_json: bool) -> None:
+    from penstock.workloads.catalog import WORKLOADS
+
+    table = Table("workload", "what it is", box=None, header_style="dim")
+    for name, entry in WORKLOADS.items():
+        table.add_row(name, entry.summary)
+    rows = [{"name": name, "summary": entry.summary} for name, entry in WORKLOADS.items()]
+    answer({"workloads": rows}, as_json, table)

@@ -1,0 +1,148 @@
+"""Runs parts one after the other; finished ones are kept in a state file, so that a run can be resumed."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import orjson
+
+from penstock.errors import ActionFailed, BadInput
+from penstock.evidence.findings import PartOutcome, PartResult, Status
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One result of a paper and how to get it here."""
+
+    name: str
+    title: str
+    shows: str
+    """Which figures and tables."""
+    run: Callable[[bool, Progress], PartResult] | None
+    quick_seconds: float = 0.0
+    full_seconds: float = 0.0
+    needs: tuple[str, ...] = ()
+    """Modules without which the part cannot run."""
+    lacks: str = ""
+    """What is not built yet, for a part that cannot be run at all."""
+
+    def estimate(self, quick: bool) -> float:
+        """Seconds that it takes on two cores, roughly."""
+        return self.quick_seconds if quick else self.full_seconds
+
+    def missing(self) -> str:
+        """What is not there that the part needs; empty if nothing."""
+        if self.run is None:
+            return self.lacks
+        absent = [name for name in self.needs if not _exists(name)]
+        return f"needs {' and '.join(absent)}, which this version does not have" if absent else ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Outcomes on disk, by part; a run that was cut short finds what it had finished."""
+
+    path: Path
+
+    def outcomes(self) -> dict[str, PartOutcome]:
+        """What is kept; nothing if there is no file."""
+        try:
+            plain = orjson.loads(self.path.read_bytes())
+            return {one["name"]: PartOutcome.from_json(one) for one in plain["parts"]}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"{self.path} is not a state file of evidence: {error}") from error
+
+    def keep(self, outcomes: Sequence[PartOutcome]) -> None:
+        """Write all anew, then rename: a run that is killed leaves the old file or the new one."""
+        unfinished = self.path.with_name(f"{self.path.name}.unfinished")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_bytes(orjson.dumps({"parts": [one.to_json() for one in outcomes]}))
+            unfinished.rename(self.path)
+        except OSError as error:
+            raise ActionFailed(f"cannot write {self.path}: {error.strerror}") from error
+
+
+def run_parts(parts: Sequence[Part], quick: bool, state: State, progress: Progress) -> list[PartOutcome]:
+    """The outcome of every part, those of earlier runs of the same kind included."""
+    kept = {name: one for name, one in state.outcomes().items() if still_good(one, quick)}
+    pace = _Pace()
+    for number, part in enumerate(parts):
+        if part.name in kept:
+            progress(f"{part.name}: kept from an earlier run")
+            continue
+        left = pace.left(sum(one.estimate(quick) for one in parts[number:] if one.name not in kept))
+        heading = f"part {number + 1} of {len(parts)}, {part.name}, about {left / 60:.0f} min left in all"
+        progress(heading)
+        kept[part.name] = outcome_of(part, quick, partial(_told, progress, heading))
+        pace.took(part.estimate(quick), kept[part.name].seconds)
+        state.keep(list(kept.values()))
+    return [kept[part.name] for part in parts]
+
+
+def _told(progress: Progress, heading: str, text: str) -> None:
+    progress(f"{heading}: {text}")
+
+
+def still_good(outcome: PartOutcome, quick: bool) -> bool:
+    """Failed and missing parts are tried again; a full result also serves a quick run, never the reverse."""
+    return outcome.status is Status.DONE and (not outcome.quick or quick)
+
+
+def outcome_of(part: Part, quick: bool, progress: Progress) -> PartOutcome:
+    """Run one part; whatever goes wrong in it is its own outcome, and the others go on."""
+    begun = time.monotonic()
+    absent = part.missing()
+    if absent or part.run is None:
+        return _outcome(part, Status.MISSING, 0.0, quick, absent)
+    try:
+        result = part.run(quick, progress)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
+        return _outcome(part, Status.FAILED, time.monotonic() - begun, quick, reason)
+    return _outcome(part, Status.DONE, time.monotonic() - begun, quick, result=result)
+
+
+def _outcome(
+    part: Part,
+    status: Status,
+    seconds: float,
+    quick: bool,
+    reason: str = "",
+    result: PartResult | None = None,
+) -> PartOutcome:
+    found = result or PartResult(())
+    return PartOutcome(part.name, part.title, part.shows, status, round(seconds, 1), quick, reason, found)
+
+
+class _Pace:
+    """Corrects estimates by how long the parts so far took against theirs."""
+
+    def __init__(self) -> None:
+        self._estimated = self._taken = 0.0
+
+    def took(self, estimated: float, taken: float) -> None:
+        self._estimated += estimated
+        self._taken += taken
+
+    def left(self, estimated: float) -> float:
+        # one short part says little: the estimates weigh as much as a minute of measurement
+        return estimated * (self._taken + 60) / (self._estimated + 60)
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,215 @@
+"""Parts that run in the simulator: the same loop code in virtual time, with capacities from the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from penstock.dataflow.window import ApplicationWindow
+from penstock.decide.policy import Hold
+from penstock.evidence.findings import Chart, Finding, PartResult, agreed, incomparable, judged
+from penstock.simulate.comparison import Comparison, compare
+from penstock.simulate.experiment import Experiment
+from penstock.simulate.loading import load
+from penstock.simulate.run import Run, run_policy, simulate
+from penstock.simulate.virtual import LATENCY, READ
+
+Progress = Callable[[str], None]
+
+SIMULATED = "simulated, virtual time, seed 0"
+FITTED = "simulated; capacities are tables fitted to the paper's decisions, so only the stepping is tested"
+
+TABLE_4: Mapping[str, Mapping[int, tuple[int, ...]]] = {
+    "q1": {8: (12, 16), 12: (16,), 16: (), 20: (16,), 24: (16,), 28: (16,)},
+    "q2": {8: (11, 13, 14), 12: (14,), 16: (12, 14), 20: (13, 14), 24: (14,), 28: (14,)},
+    "q3": {8: (16, 20), 12: (18, 20), 16: (20,), 20: (), 24: (20,), 28: (20,)},
+    "q5": {8: (14, 15, 16), 12: (16,), 16: (), 20: (14, 16), 24: (14, 16), 28: (13, 16)},
+    "q8": {8: (10,), 12: (10,), 16: (8, 10), 20: (8, 10), 24: (8, 10), 28: (8, 10)},
+    "q11": {8: (12, 22, 28), 12: (22, 28), 16: (26, 28), 20: (28,), 24: (28,), 28: ()},
+}
+"""DS2, table 4: query → initial parallelism → sizes decided in turn; none where the first one fits."""
+
+IMAGE_PIPELINE: Mapping[str, tuple[str, float, float]] = {
+    "threshold": ("figures 5 and 6", 23.0, 3.5),
+    "queueing": ("figure 7", 1.03, 5.0),
+    "ds2": ("figure 8", 2.7, 4.5),
+}
+"""Policy → figure, mean response time in seconds, function instances ("most of the time" for queueing)."""
+
+
+def heron(_quick: bool, progress: Progress) -> PartResult:
+    """DS2 figures 1 and 6: one step against Dhalion's six."""
+    ds2, dhalion = _runs(compare(load("dhalion-wordcount"), ["ds2", "dhalion"], 0, progress))
+    findings = [
+        judged("steps of DS2", 1, ds2["steps"], tolerance=0, baseline=f"dhalion: {dhalion['steps']}"),
+        *(
+            judged(f"instances of {name}, DS2", published, ds2["final_parallelism"][name], tolerance=0)
+            for name, published in (("flatmap", 10), ("count", 20))
+        ),
+        judged("steps of Dhalion, the baseline", 6, dhalion["steps"], tolerance=0.2),
+        _dhalion_size(dhalion["final_parallelism"]),
+    ]
+    return PartResult([_simulated(one) for one in findings], [_steps_chart("figure 6", [ds2, dhalion])])
+
+
+def _dhalion_size(sizes: Mapping[str, int]) -> Finding:
+    ours = f"{sizes['flatmap']} and {sizes['count']}"
+    agrees = sizes["flatmap"] > 10 and sizes["count"] > 20
+    why = "" if agrees else "the baseline holds no more than it needs here, where capacities are exact"
+    return agreed("Dhalion holds more than it needs", "22 and 30", ours, agrees, why=why)
+
+
+def two_phases(_quick: bool, progress: Progress) -> PartResult:
+    """DS2 figure 7: the word count on Flink when the rate halves."""
+    (ds2,) = _runs(compare(load("flink-two-phases"), ["ds2"], 0, progress))
+    ups = sum(_total(one["to"]) > _total(one["from"]) for one in ds2["actions"])
+    why = "sizes before the last of a phase differ, since the simulated capacity is not Flink's"
+    findings = [
+        judged("steps up to the first size", 2, ups, tolerance=0),
+        judged("steps down to the second size", 2, len(ds2["actions"]) - ups, tolerance=0, why=why),
+    ]
+    return PartResult([_simulated(one) for one in findings], [_steps_chart("figure 7", [ds2])])
+
+
+def convergence(quick: bool, progress: Progress) -> PartResult:
+    """DS2 table 4: six queries from six initial sizes."""
+    queries = ("q1", "q5", "q11") if quick else tuple(TABLE_4)
+    findings = []
+    for query in queries:
+        experiment = load(f"table4-{query}")
+        for initial, published in TABLE_4[query].items():
+            progress(f"{query} from {initial}")
+            run = simulate(experiment.starting_with({"main": initial}), "ds2")
+            ours = tuple(action.planned["main"] for action in run.actions)
+            same_end = (ours or (initial,))[-1] == (published or (initial,))[-1]
+            agrees = same_end and len(ours) <= len(published)
+            name = f"{query.upper()} from {initial}"
+            findings.append(agreed(name, _path(published), _path(ours), agrees, conditions=FITTED))
+    missing = "These queries were not stepped on the real cluster: it has fewer slots than the initial sizes."
+    return PartResult(findings, notes=[missing])
+
+
+def accuracy(quick: bool, progress: Progress) -> PartResult:
+    """DS2 figure 8: the chosen size keeps up, one smaller does not, one larger brings little."""
+    queries = ("q1", "q11") if quick else tuple(TABLE_4)
+    findings, lines = [], []
+    for query in queries:
+        experiment, chosen = load(f"table4-{query}"), TABLE_4[query][8][-1]
+        runs = {}
+        for size in (chosen - 1, chosen, chosen + 1):
+            progress(f"{query} with {size}")
+            runs[size] = _held(experiment, size)
+        keeps = {size: _keeps_up(run) for size, run in runs.items()}
+        late = {size: float(np.median(run.seen[-60:, LATENCY])) for size, run in runs.items()}
+        agrees = not keeps[chosen - 1] and keeps[chosen] and keeps[chosen + 1]
+        ours = ", ".join(f"{size}: {'keeps up' if keeps[size] else 'falls behind'}" for size in runs)
+        published = f"{chosen} is the least that keeps up"
+        findings.append(agreed(query.upper(), published, ours, agrees, conditions=FITTED))
+        lines.append((query.upper(), [str(step) for step in ("-1", "chosen", "+1")], list(late.values())))
+    title = "figure 8: latency at the chosen size and beside it"
+    return PartResult(findings, [Chart(title, "instances", "median latency, s", lines, bars=True)])
+
+
+def image_pipeline(_quick: bool, progress: Progress) -> PartResult:
+    """The image pipeline's figures 5 to 8: threshold, queueing and DS2 policies."""
+    comparison = compare(load("image-pipeline"), list(IMAGE_PIPELINE), 0, progress)
+    why = "rates and service times are not published as numbers: only the policies' order can be compared"
+    findings: list[Finding] = []
+    means, instances = {}, {}
+    for (run, _), (policy, (figure, latency, count)) in zip(
+        comparison.runs, IMAGE_PIPELINE.items(), strict=True
+    ):
+        means[policy] = float(run.seen[:, LATENCY].mean())
+        instances[policy] = float((run.held[:, run.experiment.scaled]).sum(axis=1).mean())
+        findings += [
+            incomparable(
+                f"{policy}, mean response time, s ({figure})", latency, round(means[policy], 2), why
+            ),
+            incomparable(f"{policy}, mean instances ({figure})", count, round(instances[policy], 2), why),
+        ]
+    findings += [
+        _order("order of the response times", "queueing < ds2 < threshold", means),
+        _order("order of the instances", "threshold < ds2 < queueing", instances),
+    ]
+    return PartResult([_simulated(one) for one in findings], _timelines(comparison))
+
+
+def _order(result: str, published: str, values: Mapping[str, float]) -> Finding:
+    ours = " < ".join(sorted(values, key=lambda policy: values[policy]))
+    return agreed(result, published, ours, ours == published)
+
+
+class _StaySame:
+    """A policy that leaves the size as it is."""
+
+    name = "stay"
+
+    def propose(self, _window: ApplicationWindow) -> Hold:
+        return Hold("the size is given")
+
+
+def _held(experiment: Experiment, size: int) -> Run:
+    return run_policy(experiment.starting_with({"main": size}), _StaySame())
+
+
+def _keeps_up(run: Run) -> bool:
+    """Whether the second half of the run reads what it is offered: sources here are held back, not queued."""
+    half = run.experiment.seconds // 2
+    offered = run.experiment.offered[half:].sum()
+    return bool(run.seen[half:, READ].sum() >= 0.999 * offered)
+
+
+def _runs(comparison: Comparison) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = comparison.to_json()["policies"]
+    return runs
+
+
+def _simulated(finding: Finding) -> Finding:
+    return Finding(
+        finding.result,
+        finding.published,
+        finding.ours,
+        finding.verdict,
+        finding.why,
+        finding.baseline,
+        SIMULATED,
+    )
+
+
+def _path(sizes: tuple[int, ...]) -> str:
+    return " → ".join(map(str, sizes)) or "no step"
+
+
+def _total(sizes: Mapping[str, int]) -> int:
+    return sum(sizes.values())
+
+
+def _steps_chart(figure: str, runs: list[dict[str, Any]]) -> Chart:
+    """Parallelism over time, as steps: one line an operator and policy."""
+    series = []
+    for run in runs:
+        for name in run["final_parallelism"]:
+            times, sizes = [0.0], [float(run["actions"][0]["from"].get(name, 0)) if run["actions"] else 0.0]
+            for action in run["actions"]:
+                times += [action["ended_at"]] * 2
+                sizes += [sizes[-1], float(action["to"].get(name, sizes[-1]))]
+            series.append((f"{run['policy']}, {name}", times, sizes))
+    return Chart(f"{figure}: parallelism over time", "seconds", "instances", series)
+
+
+def _timelines(comparison: Comparison) -> list[Chart]:
+    seconds = list(range(0, comparison.experiment.seconds, max(1, comparison.experiment.seconds // 400)))
+    late = [
+        (run.policy, seconds, [float(value) for value in run.seen[seconds, LATENCY]])
+        for run, _ in comparison.runs
+    ]
+    held = [
+        (run.policy, seconds, [float(value) for value in run.held[seconds].sum(axis=1)])
+        for run, _ in comparison.runs
+    ]
+    return [
+        Chart("figures 6 to 8: response time", "seconds", "seconds", late),
+        Chart("figures 6 to 8: instances", "seconds", "instances", held),
+    ]

@@ -1,0 +1,114 @@
+"""When each record of a load was offered, and what became of it: latency, throughput, backlog. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import BadInput
+from penstock.workloads.profiles import Profile
+
+KNOT_EVERY = 1000
+"""Arrivals are found exactly at every thousandth record, and lie on a line between two of these."""
+
+SAMPLES_A_BATCH = 50
+MOST_GROWTH = 0.05
+"""A backlog that grows by less than this share of the offered rate counts as not growing."""
+
+Seconds = NDArray[np.float64]
+
+
+def arrival(profile: Profile, record: float) -> float:
+    """Seconds after the profile's start at which the record was offered."""
+    low, high = 0.0, 1.0
+    while profile.cumulative(high) < record:
+        low, high = high, 2 * high
+        if high > 1e10:
+            raise BadInput(f"the rate profile never offers record {record:g}")
+    while high - low > 1e-6 * max(1.0, high):
+        middle = (low + high) / 2
+        low, high = (middle, high) if profile.cumulative(middle) < record else (low, middle)
+    return high
+
+
+def arrivals(profile: Profile, first: int, count: int) -> Seconds:
+    """The same for records first … first+count-1; a record's arrival does not depend on the range."""
+    knots = np.arange(first // KNOT_EVERY, (first + count) // KNOT_EVERY + 2) * KNOT_EVERY
+    times = [arrival(profile, knot) for knot in knots.tolist()]
+    return np.interp(np.arange(first, first + count), knots, times)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One batch: records first … end-1 were read when it began and are dealt with when it ends."""
+
+    began: float
+    ended: float
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOutcome:
+    """What became of a load in a span of time; a record's latency is from its offer to its commit."""
+
+    offered_per_second: float
+    records_per_second: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    backlog_records: float
+    """Offered and not yet committed at the end of the last batch."""
+    backlog_growth_per_second: float
+    batches: int
+    seconds: float
+
+    @property
+    def sustained(self) -> bool:
+        """Whether the backlog does not grow."""
+        return self.backlog_growth_per_second <= MOST_GROWTH * self.offered_per_second
+
+
+def outcome(profile: Profile, start: float, batches: Sequence[Committed], since: float) -> LoadOutcome | None:
+    """Judge the batches that began after `since`; None if there are fewer than three."""
+    seen = [batch for batch in batches if batch.began >= since]
+    if len(seen) < 3:
+        return None
+    seconds = seen[-1].ended - seen[0].began
+    offered = [profile.cumulative(batch.ended - start) for batch in seen]
+    waiting = [sent - batch.end for sent, batch in zip(offered, seen, strict=True)]
+    p50, p95, p99 = latency_percentiles(profile, start, seen, (50, 95, 99))
+    return LoadOutcome(
+        offered_per_second=(offered[-1] - profile.cumulative(seen[0].began - start)) / seconds,
+        records_per_second=(seen[-1].end - seen[0].first) / seconds,
+        p50_ms=p50 * 1000,
+        p95_ms=p95 * 1000,
+        p99_ms=p99 * 1000,
+        backlog_records=waiting[-1],
+        backlog_growth_per_second=_slope([batch.ended for batch in seen], waiting),
+        batches=len(seen),
+        seconds=seconds,
+    )
+
+
+def latency_percentiles(
+    profile: Profile, start: float, batches: Sequence[Committed], wanted: Sequence[float]
+) -> list[float]:
+    """Percentiles over records: each batch counts by how many it had."""
+    latencies, weights = [], []
+    for batch in batches:
+        numbers = np.linspace(batch.first, max(batch.first, batch.end - 1), SAMPLES_A_BATCH)
+        latencies += [batch.ended - start - arrival(profile, number) for number in numbers.tolist()]
+        weights += [(batch.end - batch.first) / SAMPLES_A_BATCH] * SAMPLES_A_BATCH
+    order = np.argsort(latencies)
+    share = np.cumsum(np.array(weights)[order]) / sum(weights)
+    places = np.minimum(np.searchsorted(share, np.array(wanted) / 100 - 1e-12), len(order) - 1)
+    return [float(latencies[order[place]]) for place in places]
+
+
+def _slope(times: Sequence[float], values: Sequence[float]) -> float:
+    """Of the line through the points, by least squares."""
+    return float(np.polyfit(np.array(times) - times[0], np.array(values), 1)[0])

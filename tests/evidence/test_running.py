@@ -1,0 +1,140 @@
+"""Parts are run, kept, resumed and judged; one that fails on purpose is reported as failed."""
+
+import math
+
+import pytest
+
+from penstock.commands.evidence import exit_code, write_report
+from penstock.errors import BadInput
+from penstock.evidence.findings import Chart, Finding, PartOutcome, PartResult, Status, Verdict, judged
+from penstock.evidence.page import counted, page
+from penstock.evidence.parts import PARTS, chosen
+from penstock.evidence.running import Part, State, run_parts
+
+
+class Counting:
+    """A part's work that notes each run, and fails while it is told to."""
+
+    def __init__(self, fails=False):
+        self.runs = []
+        self.fails = fails
+
+    def __call__(self, quick, progress):
+        self.runs.append(quick)
+        progress("working")
+        if self.fails:
+            raise RuntimeError("the disk is on fire")
+        finding = judged("steps", 1, 1, baseline="spark: 6", conditions="tiny")
+        chart = Chart("steps", "x", "y", [("ours", [1, 2], [1.0, None])])
+        return PartResult([finding], [chart], ["a note"])
+
+
+@pytest.fixture
+def state(tmp_path):
+    return State(tmp_path / "evidence" / "state.json")
+
+
+def a_part(name, work, **more):
+    return Part(name, f"Title of {name}", "figure 1", work, 10, 20, **more)
+
+
+def run(parts, state, quick=True):
+    told = []
+    return run_parts(parts, quick, state, told.append), told
+
+
+def test_a_failing_part_is_reported_and_the_others_go_on(state):
+    parts = [a_part("good", Counting()), a_part("bad", Counting(fails=True)), a_part("last", Counting())]
+    outcomes, told = run(parts, state)
+    assert [one.status for one in outcomes] == [Status.DONE, Status.FAILED, Status.DONE]
+    assert "RuntimeError: the disk is on fire (test_running.py, line" in outcomes[1].reason
+    assert any("part 2 of 3, bad, about" in text and "min left" in text for text in told)
+    report = page(outcomes, "a machine")
+    assert "failed: RuntimeError: the disk is on fire" in report
+    assert counted(outcomes) == "2 reproduced, 1 part failed"
+    assert (exit_code(outcomes), exit_code(outcomes[:1])) == (1, 0)
+
+
+def test_finished_parts_are_kept_and_failed_ones_tried_again(state):
+    good, bad = Counting(), Counting(fails=True)
+    parts = [a_part("good", good), a_part("bad", bad)]
+    first, _ = run(parts, state)
+    bad.fails = False
+    second, told = run(parts, state)
+    assert (len(good.runs), len(bad.runs)) == (1, 2)
+    assert second[0].to_json() == first[0].to_json()
+    assert [one.status for one in second] == [Status.DONE, Status.DONE]
+    assert "good: kept from an earlier run" in told
+
+
+def test_a_quick_result_does_not_serve_a_full_run_but_the_other_way_round(state):
+    work = Counting()
+    run([a_part("one", work)], state, quick=True)
+    run([a_part("one", work)], state, quick=False)
+    run([a_part("one", work)], state, quick=True)
+    assert work.runs == [True, False]
+
+
+def test_other_parts_in_the_state_survive_a_run_of_some(state):
+    run([a_part("one", Counting())], state)
+    run([a_part("two", Counting())], state)
+    assert set(state.outcomes()) == {"one", "two"}
+
+
+def test_a_part_whose_capability_is_missing_says_so(state):
+    parts = [
+        a_part("absent", Counting(), needs=("penstock.bench.teleport",)),
+        a_part("unbuilt", None, lacks="nobody has built it"),
+        a_part("present", Counting(), needs=("penstock.bench.report",)),
+    ]
+    outcomes, _ = run(parts, state)
+    assert [one.status for one in outcomes] == [Status.MISSING, Status.MISSING, Status.DONE]
+    assert "penstock.bench.teleport" in outcomes[0].reason
+    assert outcomes[1].reason == "nobody has built it"
+
+
+def test_a_state_file_that_is_none_is_an_error(state):
+    state.path.parent.mkdir()
+    state.path.write_text("{}")
+    with pytest.raises(BadInput, match="state file"):
+        run([a_part("one", Counting())], state)
+
+
+def test_an_outcome_survives_being_written(state):
+    outcomes, _ = run([a_part("one", Counting())], state)
+    again = PartOutcome.from_json(outcomes[0].to_json())
+    assert again.to_json() == outcomes[0].to_json()
+    assert again.result.findings == outcomes[0].result.findings
+
+
+@pytest.mark.parametrize(
+    ("ours", "lower", "verdict"),
+    [
+        (10.5, True, Verdict.REPRODUCED),
+        (8.0, True, Verdict.BETTER),
+        (12.0, True, Verdict.WORSE),
+        (8.0, False, Verdict.WORSE),
+        (12.0, False, Verdict.BETTER),
+        (None, True, Verdict.NOT_COMPARABLE),
+        (math.nan, True, Verdict.NOT_COMPARABLE),
+    ],
+)
+def test_verdicts_are_computed(ours, lower, verdict):
+    assert judged("x", 10.0, ours, lower_is_better=lower).verdict is verdict
+
+
+def test_page_and_json_hold_every_finding_and_the_reason_for_no_comparison(tmp_path):
+    finding = Finding("speed <fast>", 3, "ours", Verdict.NOT_COMPARABLE, "other machine")
+    outcome = PartOutcome("one", "One", "table 1", Status.DONE, 2.0, False, result=PartResult([finding]))
+    result = write_report([outcome], False, tmp_path)
+    text = (tmp_path / "evidence.html").read_text()
+    assert "speed &lt;fast&gt;" in text and "not comparable: other machine" in text
+    assert result["parts"][0]["result"]["findings"][0]["verdict"] == "not comparable"
+    assert (tmp_path / "evidence.json").stat().st_size > 0
+
+
+def test_parts_are_chosen_by_name():
+    assert chosen([]) == list(PARTS)
+    assert [part.name for part in chosen(["accuracy", "heron"])] == ["heron", "accuracy"]
+    with pytest.raises(BadInput, match="did you mean 'accuracy'"):
+        chosen(["acuracy"])

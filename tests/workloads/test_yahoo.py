@@ -1,0 +1,68 @@
+"""Ad events by number, and Redis on a real server."""
+
+from collections import Counter
+
+import pytest
+
+from penstock.errors import ActionFailed, BadInput
+from penstock.workloads.ad_events import ADS_A_CAMPAIGN, CAMPAIGNS, AdEvents, AdSource, campaign_of
+from penstock.workloads.profiles import parse_profile
+from penstock.workloads.redis_client import Redis
+from penstock.workloads.yahoo import ADS_KEY, WindowResult, load_campaigns, results
+from tests.redis_server import redis_server
+
+EVENTS = AdEvents(parse_profile("constant:500"), start=1_700_000_000.0, seed=4)
+
+
+@pytest.fixture(scope="module")
+def redis():
+    with redis_server() as address:
+        yield address
+
+
+def test_a_third_are_views_and_all_ads_occur():
+    batch = EVENTS.batch(0, 60_000)
+    kinds = Counter(batch.column("event_type").to_pylist())
+    assert kinds["view"] / 60_000 == pytest.approx(1 / 3, abs=0.01)
+    assert set(batch.column("ad").to_pylist()) == set(range(CAMPAIGNS * ADS_A_CAMPAIGN))
+
+
+def test_event_time_is_the_moment_of_the_offer_and_events_do_not_depend_on_the_range():
+    batch = EVENTS.batch(1500, 2000)
+    assert batch.column("event_time")[0].as_py().timestamp() == pytest.approx(1_700_000_003.0, abs=1e-3)
+    assert EVENTS.batch(2500, 100).to_pylist() == batch.slice(1000, 100).to_pylist()
+
+
+def test_ad_events_need_their_start():
+    with pytest.raises(BadInput, match="start"):
+        AdSource({"profile": "constant:1"}).schema()
+
+
+def test_redis_answers_in_order_and_refusals_are_errors(redis):
+    with Redis(redis) as connection:
+        assert connection.ask("SET", "greeting", "grüezi") == "OK"
+        assert connection.pipeline([("GET", "greeting"), ("GET", "nothing"), ("STRLEN", "greeting")]) == [
+            "grüezi",
+            None,
+            len("grüezi".encode()),
+        ]
+        with pytest.raises(ActionFailed, match="refused"):
+            connection.pipeline([("INCR", "greeting"), ("GET", "greeting")])
+        assert connection.ask("GET", "greeting") == "grüezi"
+
+
+def test_campaigns_are_loaded_and_old_results_forgotten(redis):
+    with Redis(redis) as connection:
+        connection.ask("HSET", "campaign:7:1700000000", "count", 3, "updated", "1700000012.5")
+        assert results(redis) == [WindowResult(7, 1_700_000_000.0, 3, 1_700_000_012.5)]
+        assert results(redis)[0].latency == pytest.approx(2.5)
+        load_campaigns(redis)
+        assert connection.ask("HLEN", ADS_KEY) == CAMPAIGNS * ADS_A_CAMPAIGN
+        assert connection.ask("HGET", ADS_KEY, 25) == str(campaign_of(25)) == "2"
+    assert results(redis) == []
+
+
+@pytest.mark.parametrize("address", ["localhost", "127.0.0.1:1", ":6379"])
+def test_no_redis_is_a_clear_error(address):
+    with pytest.raises(BadInput, match="Redis"):
+        Redis(address)
