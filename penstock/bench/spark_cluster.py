@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +169,27 @@ def hold_executors(spark: SparkSession, wanted: int, timeout_seconds: float = 90
             scala_context.killExecutors(jvm.org.apache.spark.api.python.PythonUtils.toSeq(held[wanted:]))
         time.sleep(0.2)
     raise ActionFailed(f"the cluster has {len(executor_ids(spark))} executors, not {wanted}")
+
+
+def executor_process(spark: SparkSession, executor: str) -> int:
+    """The process of one executor of a local cluster, from Linux's process table."""
+    application = str(spark.sparkContext.applicationId)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue  # it ended meanwhile
+            if ("--executor-id", executor) in pairwise(words) and ("--app-id", application) in pairwise(
+                words
+            ):
+                return int(entry.name)
+    raise ActionFailed(f"there is no process of executor {executor}")
+
+
+def kill_executor(spark: SparkSession, executor: str) -> None:
+    """End an executor as a crash does."""
+    os.kill(executor_process(spark, executor), signal.SIGKILL)
 
 
 @contextmanager
