@@ -76,8 +76,10 @@ class RememberingPolicy:
 
     def _remember(self, now: float) -> None:
         kind = self._learner.memory_kind
+        learned = self._learner.learned()
+        self._kept = {key: body for key, body in self._kept.items() if key in learned}
         try:
-            for key, body in self._learner.learned().items():
+            for key, body in learned.items():
                 if body != self._kept.get(key):
                     self._memories.remember(now, self._owner, kind, key, {**body, "at": now})
                     self._kept[key] = body

@@ -37,8 +37,8 @@ RETAINED = 10_000
 """Observations, and decisions that led to no action, kept for each application."""
 APPLICATIONS_KEPT = 10
 """Times as many are kept in all: each run of a driver is an application of its own, and none returns."""
-MEMORIES_KEPT = 10_000
-"""Memories kept in all: names of applications may come without end, too."""
+KEYS_KEPT, MEMORIES_KEPT = 200, 10_000
+"""Memories of one kind kept for an owner, and in all: their names may come without end, too."""
 
 
 class Database(Protocol):
@@ -200,7 +200,7 @@ class Journal:
         with self.database.writing() as connection:
             connection.execute(sa.delete(memories).where(this))
             connection.execute(sa.insert(memories).values(row))
-            self._prune_memories(connection)
+            self._prune_memories(connection, owner, kind)
 
     def recall(self, owner: str, kind: str) -> dict[str, Plain]:
         """Key → what was learned, the oldest first."""
@@ -238,12 +238,15 @@ class Journal:
         _drop_oldest(connection, table, self.retained, mine)
         _drop_oldest(connection, table, self.retained * APPLICATIONS_KEPT, sa.true())
 
-    def _prune_memories(self, connection: Connection) -> None:
-        if self._is_due(memories.name, MEMORIES_KEPT // 100):
-            newest_first = sa.select(memories.c.at).order_by(memories.c.at.desc())
-            oldest = connection.execute(newest_first.offset(MEMORIES_KEPT - 1).limit(1)).scalar()
-            if oldest is not None:
-                connection.execute(sa.delete(memories).where(memories.c.at < oldest))
+    def _prune_memories(self, connection: Connection, owner: str, kind: str) -> None:
+        """Keys that no later run asks for any more, and owners that never come back, must not pile up."""
+        if self._is_due(f"{memories.name} {owner} {kind}", KEYS_KEPT // 10):
+            mine = sa.and_(memories.c.owner == owner, memories.c.kind == kind)
+            for which, kept in ((mine, KEYS_KEPT), (sa.true(), MEMORIES_KEPT)):
+                newest_first = sa.select(memories.c.at).where(which).order_by(memories.c.at.desc())
+                oldest = connection.execute(newest_first.offset(kept - 1).limit(1)).scalar()
+                if oldest is not None:
+                    connection.execute(sa.delete(memories).where(which, memories.c.at < oldest))
 
     def _is_due(self, key: str, every: int) -> bool:
         """Whether it is time again, which it is at first: short runs would otherwise never prune."""

@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-
-
 COMMAND = [sys.executable, "-m", "penstock.cli"]
-
-
 Captured = pytest.CaptureFixture[str]
 
 

@@ -277,3 +277,13 @@ def test_what_was_learned_is_found_by_owner_and_kind_and_the_last_word_counts(jo
     journal.remember(5.0, "clicks", "costs", "q1", {})
     assert journal.recall("words", "costs") == {"q2": {"seconds": []}, "q1": {"seconds": [3.0]}}
     assert journal.recall("nobody", "costs") == {}
+
+
+def test_memories_are_bounded_for_each_owner_and_the_newest_stay(journal: Journal):
+    for number in range(260):
+        journal.remember(float(number), "words", "costs", f"query {number}", {})
+    journal.remember(0.5, "clicks", "costs", "old", {})
+    kept = journal.recall("words", "costs")
+    assert 200 <= len(kept) <= 220
+    assert list(kept)[-1] == "query 259"
+    assert journal.recall("clicks", "costs") == {"old": {}}
