@@ -15,6 +15,7 @@ from penstock.commands import (
     diagnosis,
     evidence,
     live,
+    migration,
     offline,
     run,
     setup,
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 run.add_to(app)
 live.add_to(app)
+migration.add_to(app)
 offline.add_to(app)
 simulate.add_to(app)
 audit.add_to(app)

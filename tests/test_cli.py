@@ -10,7 +10,7 @@ from penstock.decide.registry import POLICIES
 from tests.commands.command_line import Captured, complaint, last_json
 
 COMMANDS = [
-    *("run", "watch", "status", "pause", "resume"),
+    *("run", "watch", "status", "pause", "resume", "state", "rebalance", "drain"),
     *("decide", "simulate", "policies", "actions", "explain", "diagnose", "bench", "demo", "config"),
 ]
 

@@ -43,7 +43,7 @@ def watch(
     """Show an application live: rates, backlog, slots, decisions. With --json once, as `status` does."""
     from penstock.view.terminal import line, render
 
-    running = _find(application, config)
+    running = find_running(application, config)
     if once or as_json:
         seen = _status(running)
         answer(seen, as_json, render(seen))
@@ -63,7 +63,7 @@ def status(
     from penstock.view.html import write_page
     from penstock.view.terminal import render
 
-    seen = _status(_find(application, config))
+    seen = _status(find_running(application, config))
     if html is not None:
         say(f"wrote {write_page(seen, html)}")
     answer(seen, as_json, render(seen))
@@ -82,13 +82,14 @@ def resume(application: Application = None, config: Config = None, as_json: Json
 
 
 def _tell(application: str | None, config: Path | None, command: str, as_json: bool) -> None:
-    running = _find(application, config)
+    running = find_running(application, config)
     paused = bool(running.ask(command)["paused"])
     result = {"application": running.application, "name": running.name, "paused": paused}
     answer(result, as_json, f"{running.application} is {'paused' if paused else 'running'}")
 
 
-def _find(application: str | None, config: Path | None) -> control.Running:
+def find_running(application: str | None, config: Path | None) -> control.Running:
+    """The application of this id or name, or the only one that runs."""
     from penstock.settings import load_settings
 
     return control.find(Path(load_settings(config).runtime_directory), application)

@@ -33,6 +33,17 @@ def seconds(value: float | None) -> str:
     return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
 
 
+def size(value: float | None) -> str:
+    """An amount of data: 512 B, 1.2 kB, 340 MB."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(value) >= factor:
+            scaled = value / factor
+            return f"{scaled:.0f} {unit}" if scaled >= 100 else f"{scaled:.1f} {unit}"
+    return f"{value:.0f} B"
+
+
 def share(value: float | None) -> str:
     """A ratio as a percentage."""
     return ABSENT if value is None or not math.isfinite(value) else f"{value:.0%}"

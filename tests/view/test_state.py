@@ -1,0 +1,95 @@
+"""Where state lies, in the terminal and as a page."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from penstock.errors import ActionFailed
+from penstock.view import figures
+from penstock.view.state import held_by, ranges, render_plans, render_state
+from penstock.view.state_chart import heat_map, measures
+from penstock.view.state_page import page, write_page
+from tests.view import made_up_state
+
+
+def shown(what: object, width: int = 80) -> str:
+    console = Console(width=width, record=True, file=StringIO())
+    console.print(what)
+    return console.export_text()
+
+
+def test_every_bin_has_its_place() -> None:
+    told = shown(render_state(made_up_state.state()))
+    assert re.search(r"1 +0, 2, 4, 6, 8, 10 *\n", told)
+    assert "operator 0: 7; operator 1: 7" in told
+    assert "the heaviest; 4 more with --bins" in told
+    everything = shown(render_state(made_up_state.state(), every_bin=True))
+    assert "more with --bins" not in everything
+
+
+def test_what_each_worker_holds() -> None:
+    query = made_up_state.a_query()
+    query["bins"][0]["worker"] = None
+    query["bins"][1]["worker"] = "gone"
+    held = held_by(query, made_up_state.state()["workers"])
+    assert [one["worker"] for one in held] == ["1", "2", "3", "–", "gone"]
+    assert held[2]["load_per_slot"] == pytest.approx(0.41 / 2)
+    assert held[4]["load_per_slot"] is None
+    assert sum(len(one["bins"]) for one in held) == 12
+
+
+def test_no_state_and_an_obstacle() -> None:
+    empty = made_up_state.state(queries=[], obstacle="state cannot be moved: this is local mode")
+    assert "no query holds state yet" in shown(render_state(empty))
+    assert "this is local mode" in shown(render_state(empty))
+    assert "this is local mode" in page(empty, "app-1", "")
+
+
+def test_a_plan_with_more_moves_than_are_shown() -> None:
+    plan = made_up_state.a_plan(strategy="batched")
+    plan["moves"] = plan["moves"] * 10
+    told = shown(render_plans([plan]))
+    assert "30 bins, 3.0 MB, batched, 4 batches" in told
+    assert "and 6 more; --json has all" in told
+
+
+def test_neighbours_are_drawn_together() -> None:
+    assert ranges([3, 1, 2, 7, 9, 10]) == "1-3, 7, 9-10"
+    assert ranges([]) == ""
+
+
+def test_sizes_as_people_read_them() -> None:
+    assert [figures.size(one) for one in (0, 999, 1234, 340e6, 2.5e9, 3e12, None)] == [
+        "0 B", "999 B", "1.2 kB", "340 MB", "2.5 GB", "3.0 TB", "–",
+    ]  # fmt: skip
+
+
+def test_one_heat_map_for_each_operator_and_a_bin_in_one_row_alone() -> None:
+    state = made_up_state.state()
+    maps = [trace for trace in heat_map(state).data if trace.type == "heatmap"]
+    assert len(maps) == 3
+    for column in zip(*maps[0].z, strict=True):
+        assert sum(cell is not None for cell in column) == 1
+    assert [one["name"] for one in measures(state)] == ["load", "bytes", "rows"]
+    assert all(len(one["cells"]) == 3 for one in measures(state))
+
+
+def test_the_page_needs_no_network_and_takes_names_as_text() -> None:
+    state = made_up_state.state()
+    state["queries"][0]["name"] = "</script><script>alert(1)</script>"
+    written = page(state, "app-1", "a <b> name")
+    assert "a &lt;b&gt; name" in written
+    assert "<script>alert(1)" not in written
+    own = re.sub(r"<script.*?</script>", "", written, flags=re.DOTALL)
+    assert not re.search(r"""(?:src|href)=["']?https?:""", own)
+
+
+def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ActionFailed, match="cannot write the page"):
+        write_page(made_up_state.state(), "app-1", "", tmp_path / "file" / "page.html")
