@@ -213,17 +213,26 @@ class AutraScalePolicy:
             return self._keep(window, needs, model.base, f"what throughput needs; {why}")
         if needs.held != _largest(needs.held, model.base):
             return self._keep(window, needs, model.best or model.base, "the size known for this rate")
-        if needs.latency_seconds is None:
-            return NotReady("the end-to-end latency is not known", "a window with the latency of each query")
-        readings.add_latency(needs.latency_seconds)
-        if len(readings.latencies) < self._settings.sample_windows:
-            return NotReady("measuring the latency of this size", "another window")
+        unmeasured = self._unmeasured(needs, readings, target)
+        if unmeasured is not None:
+            return unmeasured
         scoring = Scoring(target, self._settings.latency_weight)
         if model.best is not None and not self._has_gone_bad(model, readings, target):
             return self._keep(window, needs, model.best, "the size that the search ended with")
         model.best = None
         model.latencies[needs.held] = readings.latency
         return self._search(window, needs, model, scoring)
+
+    def _unmeasured(self, needs: Needs, readings: Readings, target: float) -> NotReady | None:
+        """Why the latency of this size is not known yet; None once it is."""
+        if needs.latency_seconds is None:
+            return NotReady("the end-to-end latency is not known", "a window with the latency of each query")
+        if readings.is_draining(needs.backlog_seconds, target):
+            return NotReady("a backlog is being read, and its age is not that of this size", "its end")
+        readings.add_latency(needs.latency_seconds)
+        if len(readings.latencies) < self._settings.sample_windows:
+            return NotReady("measuring the latency of this size", "another window")
+        return None
 
     def _has_gone_bad(self, model: RateModel, readings: Readings, target: float) -> bool:
         """Whether the size that the search ended with met the target and now misses it for long enough.

@@ -35,6 +35,8 @@ class Needs:
     offered: float
     observed: float
     is_catching_up: bool
+    backlog_seconds: float
+    """How long the offered records of the backlog took to come."""
     latency_seconds: float | None
     answer: Hold | Scale
     """What DS2 says of the offered rate."""
@@ -83,6 +85,7 @@ def read_needs(
         offered=offered,
         observed=sum(source.observed_per_second for source in sources),
         is_catching_up=backlog / settings.throughput.catch_up_seconds > BACKLOG_SHARE * offered,
+        backlog_seconds=backlog / offered,
         latency_seconds=_worst_latency(window),
         answer=steady,
     )

@@ -20,6 +20,13 @@ NEAR = 1.5
 """Up to so many times the recommended size, a utilisation band may keep what is held; beyond it is waste."""
 
 
+FALLING = 0.8
+"""A latency that fell to this share of the one before was still on its way; no noise is as large."""
+
+SHRINKING = 0.99
+"""A backlog that is at most this share of the one a window ago is being read, and not just waiting."""
+
+
 @dataclass(slots=True)
 class Readings:
     """What was measured at one size since it is held; the windows right after a change do not count."""
@@ -33,6 +40,7 @@ class Readings:
     """The largest share of its instances that a unit needs, un-rounded."""
     totals: list[float] = field(default_factory=list)
     """Instances needed in all."""
+    backlog_seconds: float | None = None
 
     @property
     def count(self) -> int:
@@ -51,9 +59,18 @@ class Readings:
             del values[:-KEPT_READINGS]
 
     def add_latency(self, seconds: float) -> None:
-        """Take in the latency of a window that has one."""
+        """Take in the latency of a window that has one; what came before a steep fall tells nothing."""
+        if self.latencies and seconds < FALLING * self.latencies[-1]:
+            self.latencies.clear()
         self.latencies.append(seconds)
         del self.latencies[:-KEPT_READINGS]
+
+    def is_draining(self, backlog_seconds: float, target_seconds: float) -> bool:
+        """Whether the latency of this window is that of an older backlog, and not of the size."""
+        before, self.backlog_seconds = self.backlog_seconds, backlog_seconds
+        if before is None:
+            return backlog_seconds > target_seconds
+        return before > target_seconds and backlog_seconds <= SHRINKING * before
 
     @property
     def latency(self) -> float:

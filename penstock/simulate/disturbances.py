@@ -10,7 +10,7 @@ import numpy as np
 from penstock.dataflow.metrics import Floats, Integers
 from penstock.simulate.experiment import Experiment
 
-ARRIVALS, FAILURES, NEIGHBOURS, SERVICES = 1, 2, 3, 4
+ARRIVALS, FAILURES, NEIGHBOURS, SERVICES, SCATTER = 1, 2, 3, 4, 5
 """Streams of random numbers, so that more of one thing does not change another."""
 
 

@@ -138,6 +138,9 @@ class VirtualEvents(Simulated):
         """Records that wait before an operator, or before a source while all stands still."""
         return self._waiting_at(number, self.now)
 
+    def scatter(self) -> None:
+        """Records show by themselves how they scatter."""
+
     def latency(self, start: int, end: int) -> float | None:
         """The mean of what left, at the slowest sink; None while nothing leaves."""
         sums = [(sink.ages[start:end].sum(), sink.left[start:end].sum()) for sink in self._sinks]

@@ -15,6 +15,7 @@ from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import Action, Proposal
 from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict
 from penstock.journal.records import ActionRecord
+from penstock.simulate.disturbances import SCATTER, generator
 from penstock.simulate.experiment import Experiment
 from penstock.simulate.virtual import Simulated
 
@@ -38,6 +39,9 @@ class PerOperator(Protocol):
     def waiting(self, number: int) -> float:
         """Records that wait before an operator."""
 
+    def scatter(self) -> Floats | None:
+        """For each operator the squared variation that its own records do not show; None if they do."""
+
     def latency(self, start: int, end: int) -> float | None:
         """The mean latency over these seconds, where one was seen."""
 
@@ -48,6 +52,8 @@ class VirtualSource:
     def __init__(self, dataflow: PerOperator, seed: int) -> None:
         self.dataflow = dataflow
         self._noise = Noise(dataflow.experiment.scenario.noise, seed)
+        self._scatter = dataflow.scatter()
+        self._random = generator(seed, SCATTER)
         self._start = 0
 
     def observe(self, now: float) -> ApplicationWindow | NotReady:
@@ -77,6 +83,10 @@ class VirtualSource:
         self, start: int, end: int, operator: Integers, records: Floats, worked: Floats
     ) -> MetricWindow:
         """Noise is on the time that each instance worked."""
+        if self._scatter is not None:
+            # the mean of n services has the variance c_s² / n, which policies estimate c_s² from
+            spread = np.sqrt(self._scatter[operator] / np.maximum(records, 1.0))
+            worked = worked * np.maximum(LEAST_FACTOR, 1 + spread * self._random.standard_normal(len(worked)))
         measured = self._noise.on_all(worked)
         return MetricWindow(
             start=start,
@@ -92,7 +102,11 @@ class VirtualSource:
         experiment, rates = self.dataflow.experiment, {}
         for name in experiment.graph.sources:
             number = experiment.graph.index[name]
-            offered = self._noise.on(self.dataflow.offered[start:end, number].sum() / (end - start))
+            count = float(self.dataflow.offered[start:end, number].sum())
+            if self._scatter is not None and self._scatter[number] > 0:
+                # so many arrivals have the variance c_a² · count
+                count = max(0.0, count + np.sqrt(self._scatter[number] * count) * self._random.normal())
+            offered = self._noise.on(count / (end - start))
             read = float(processed[number]) / (end - start)
             rates[name] = SourceRate(offered, read, self.dataflow.waiting(number))
         return rates

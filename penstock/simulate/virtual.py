@@ -12,7 +12,7 @@ from penstock.simulate.capacity import skew_with
 from penstock.simulate.disturbances import disturbances, offered_records
 from penstock.simulate.experiment import Experiment
 from penstock.simulate.flow_kernel import Flow, Power, Wiring, advance
-from penstock.simulate.scenario import OperatorSpec
+from penstock.simulate.scenario import OperatorSpec, SourceSpec
 
 READ, BACKLOG, QUEUED, LATENCY = range(4)
 """Columns of `VirtualDataflow.seen`."""
@@ -77,15 +77,20 @@ class Simulated(ABC):
     @property
     def shares(self) -> Floats | float:
         """The share of its capacity that each operator has now."""
-        return 1.0 if self._disturbed is None else self._disturbed.shares[self.now]
+        return 1.0 if self._disturbed is None else self._disturbed.shares[self._second]
 
     @property
     def working(self) -> Integers:
         """Instances that have not failed."""
         if self._disturbed is None:
             return self.instances
-        left: Integers = np.maximum(self.instances - self._disturbed.failed[self.now], 0)
+        left: Integers = np.maximum(self.instances - self._disturbed.failed[self._second], 0)
         return left
+
+    @property
+    def _second(self) -> int:
+        """The second that begins now; in the end the last one."""
+        return min(self.now, self.experiment.seconds - 1)
 
 
 class VirtualDataflow(Simulated):
@@ -125,6 +130,19 @@ class VirtualDataflow(Simulated):
     def waiting(self, number: int) -> float:
         """Records that wait before an operator."""
         return float(self.flow.queue[number])
+
+    def scatter(self) -> Floats | None:
+        """A fluid shows no randomness: what the scenario says of it must be added to what is measured.
+
+        A source whose arrivals are not drawn scatters as the operators that it feeds.
+        """
+        own = self.experiment.variability.copy()
+        for number, feeds in enumerate(self.experiment.graph.upstream):
+            for feed in feeds:
+                source = self.experiment.specs[feed]
+                if isinstance(source, SourceSpec) and source.arrivals == "even":
+                    own[feed] = max(own[feed], self.experiment.variability[number])
+        return own if own.any() else None
 
     def latency(self, start: int, end: int) -> float | None:
         """The mean over these seconds."""

