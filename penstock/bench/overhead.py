@@ -1,27 +1,30 @@
 """What the autopilot costs: throughput and batch time of one application, attached against not attached.
 
-The query is not paced and its source never runs dry, so that batches follow each other at once and use
-all the processor time there is: what the autopilot takes is missing in them. Windows alternate in the
-order attached, not, not, attached, so that a drift of the machine falls on both sides alike.
+One query runs through on one cluster from beginning to end. It is not paced and its source never runs dry, so
+that batches of one size follow each other at once and use all the processor time there is: what the autopilot
+takes is missing in them. Meanwhile the autopilot is attached and detached again and again. The batches after
+each switch are left out; a block that counts holds whole policy intervals, so that it has its share of what
+the autopilot does in each.
 
-Other work on the machine can move a window by a fifth, far more than what is looked for, and a ratio
-above 1 is no gain but the same noise. So the ratio comes with its standard error over the blocks, and
-where that is too large to see one per cent the targets count as not measured.
+A block's figure is the mean over all its batches, never the median: the autopilot works once an interval and
+slows down the few batches that it meets, which a median would hide. Blocks are compared with their neighbours
+in time, and the interval comes from resampling these comparisons. While it holds the target's bound, the
+target counts as not measured.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from penstock.attach import attach
+from penstock.bench.paired import QUAD, Ratio, order, ratio_of
+from penstock.bench.processes import ProcessorTime, processor_time
 from penstock.bench.report import BenchReport, Row, Target
 from penstock.bench.spark_cluster import ClusterShape, cluster, scratch_directory
 from penstock.bench.spark_experiment import DAYS_AGO, batches_of
@@ -29,140 +32,90 @@ from penstock.bench.traces import BatchSeen
 from penstock.errors import ActionFailed
 from penstock.workloads.word_count import WordCount, start_word_count
 
-SHAPE = ClusterShape(executors=2, cores=1, name="penstock bench overhead", log_level="OFF")
-RECORDS_PER_BATCH = 20_000
+# all reports are kept and read once at the end, so that the benchmark itself asks for nothing meanwhile
+CONF = {"spark.sql.streaming.numRecentProgressUpdates": "5000"}
+SHAPE = ClusterShape(executors=2, cores=1, name="penstock bench overhead", log_level="OFF", conf=CONF)
+RECORDS_PER_BATCH = 10_000
 TASKS = 2
-ORDER = ("attached", "not attached", "not attached", "attached")
-
-LARGEST_ERROR = 0.01
-"""A target of one per cent cannot be judged by a ratio whose standard error is larger than that."""
+ENDING_SECONDS = 60.0
+ATTACHED, ALONE = "attached", "not attached"
+LEAST_THROUGHPUT, MOST_LATENCY = 0.99, 1.01
 
 PUBLISHED = {"ds2_flink_latency_ratio": 1.13, "ds2_timely_latency_ratio": 1.20}
+
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How long the benchmark runs; a window holds two policy intervals."""
+    """How long the benchmark runs; a block that counts is a multiple of the policy interval of 10 s."""
 
-    warm_up_seconds: float = 45.0
-    window_seconds: float = 21.0
-    blocks: int = 5
+    warm_up_seconds: float = 70.0
+    settle_seconds: float = 3.0
+    first_window_seconds: float = 11.0
+    """An autopilot's first window also learns the query's plan, which it does once in the query's life."""
+    measured_seconds: float = 20.0
+    quads: int = 6
+
+    def settling(self, attached: bool) -> float:
+        """How long a block runs before it counts."""
+        return self.first_window_seconds if attached else self.settle_seconds
+
+
+QUICK = Length(warm_up_seconds=40.0, quads=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """What one window showed."""
+class Span:
+    """The part of a block that counts: from when to when, and the processor time that was used in it."""
+
+    system: str
+    start: float
+    end: float
+    used: ProcessorTime
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What one block showed; `processor_seconds` are of all processes, for a million records."""
 
     system: str
     records_per_second: float
     batch_seconds: float
     batches: int
-    driver_share: float = 0.0
-    """Processor seconds a second of the driver's Python process, where the autopilot's thread runs."""
+    processor_seconds: float
+    driver_share: float
+    """Processors that the driver kept busy, its Python process and its JVM together."""
 
 
-def run(quick: bool, progress: Callable[[str], None]) -> BenchReport:
-    """Alternate windows in one application; quick runs one block of short ones."""
-    length = Length(25.0, 12.0, 1) if quick else Length()
+def run(quick: bool, progress: Progress) -> BenchReport:
+    """Alternate in one application; quick has few blocks, too few for an interval."""
+    length = QUICK if quick else Length()
     with cluster(SHAPE) as spark, scratch_directory() as scratch:
         query = start_word_count(spark, _workload(), str(scratch / "checkpoint"), trigger_seconds=0)
         progress(f"warming up for {length.warm_up_seconds:g} s")
-        time.sleep(length.warm_up_seconds)
-        windows = list(_windows(spark, query, length, scratch / "journal.db", progress))
+        time.sleep(length.warm_up_seconds / 2)
+        with _attached(spark, scratch / "journal.db"):
+            # what an autopilot loads and compiles once in a process is no cost of a second hour
+            time.sleep(length.warm_up_seconds / 2)
+        spans = []
+        for span in _alternate(spark, length, scratch / "journal.db"):
+            spans.append(span)
+            progress(f"block {len(spans)} of {length.quads * QUAD}: {span.system}")
+        batches = batches_of(query)
         query.stop()
-    return report(windows)
+    return report([block_of(span, batches) for span in spans])
 
 
-def report(windows: list[Window]) -> BenchReport:
-    """Ratios per block of four windows, their median, and how sure it is."""
-    blocks = [windows[at : at + len(ORDER)] for at in range(0, len(windows), len(ORDER))]
-    throughput = _Ratios.of(blocks, lambda window: window.records_per_second)
-    latency = _Ratios.of(blocks, lambda window: window.batch_seconds)
-    summary = {
-        **throughput.figures("throughput_ratio"),
-        **latency.figures("latency_ratio"),
-        "driver_share_attached": _mean_share(windows, "attached"),
-        "driver_share_not_attached": _mean_share(windows, "not attached"),
-        "blocks": float(len(blocks)),
-    }
-    targets = [
-        Target("throughput, attached against not attached", ">= 0.99", throughput.judged),
-        Target("batch time, attached against not attached", "<= 1.01", latency.judged),
-    ]
-    rows = [_row(number, window) for number, window in enumerate(windows)]
-    notes = [*_notes(), *throughput.doubts("throughput"), *latency.doubts("batch time")]
-    return BenchReport("overhead", summary, rows, targets, PUBLISHED, notes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ratios:
-    """Attached over not attached, a value a block."""
-
-    values: tuple[float, ...]
-
-    @staticmethod
-    def of(blocks: list[list[Window]], figure: Callable[[Window], float]) -> _Ratios:
-        return _Ratios(tuple(_ratio(block, figure) for block in blocks))
-
-    @property
-    def error(self) -> float:
-        """Standard error of the blocks' mean; one block alone says nothing about it."""
-        if len(self.values) < 2:
-            return float("inf")
-        return float(np.std(self.values, ddof=1) / np.sqrt(len(self.values)))
-
-    @property
-    def judged(self) -> float | None:
-        return median(self.values) if self.error <= LARGEST_ERROR else None
-
-    def figures(self, name: str) -> dict[str, float]:
-        spread = {"low": min(self.values), "high": max(self.values), "standard_error": self.error}
-        return {name: median(self.values), **{f"{name}_{key}": value for key, value in spread.items()}}
-
-    def doubts(self, what: str) -> list[str]:
-        if self.error <= LARGEST_ERROR:
-            return []
-        return [
-            f"{what}: not measured; the ratios of the blocks differ too much (standard error "
-            f"{self.error:.3f}) to see {LARGEST_ERROR:.0%}. Run it on a machine that does nothing else"
-        ]
-
-
-def _notes() -> list[str]:
-    return [
-        "a ratio is taken in each block of four windows (attached, not, not, attached); the summary has "
-        "their median, the lowest, the highest and the standard error",
-        "driver_share is processor time of the driver's Python process alone; what the driver's JVM does "
-        "for the autopilot shows in the ratios only",
-        "published figures are the largest of the paper's instrumented engines; Heron paid nothing there",
-    ]
-
-
-def window_of(
-    system: str, batches: list[BatchSeen], start: float, end: float, driver_seconds: float = 0.0
-) -> Window:
-    """Throughput and batch time of the batches that ran wholly in the window."""
-    whole = [batch for batch in batches if batch.start >= start and batch.end <= end]
-    if len(whole) < 2:
-        raise ActionFailed(f"only {len(whole)} batches ran in a window of {end - start:.0f} s")
-    records = sum(batch.records for batch in whole)
-    span = whole[-1].end - whole[0].start
-    taken = median(batch.seconds for batch in whole)
-    return Window(system, records / span, taken, len(whole), driver_seconds / (end - start))
-
-
-def _windows(
-    spark: Any, query: Any, length: Length, journal: Path, progress: Callable[[str], None]
-) -> Iterator[Window]:
-    for number in range(length.blocks * len(ORDER)):
-        system = ORDER[number % len(ORDER)]
-        with _attached(spark, journal) if system == "attached" else _alone():
-            start, used = time.time(), time.process_time()
-            time.sleep(length.window_seconds)
-            end, used = time.time(), time.process_time() - used
-            window = window_of(system, batches_of(query), start, end, used)
-        progress(f"{system}: {window.records_per_second:,.0f} records/s, batch {window.batch_seconds:.3f} s")
-        yield window
+def _alternate(spark: Any, length: Length, journal: Path) -> Iterator[Span]:
+    jvm = int(spark._jvm.java.lang.ProcessHandle.current().pid())
+    for attached in order(length.quads * QUAD):
+        with _attached(spark, journal) if attached else _alone():
+            time.sleep(length.settling(attached))
+            start, before = time.time(), processor_time(jvm)
+            time.sleep(length.measured_seconds)
+            end, after = time.time(), processor_time(jvm)
+        yield Span(ATTACHED if attached else ALONE, start, end, after.since(before))
 
 
 @contextmanager
@@ -174,6 +127,9 @@ def _attached(spark: Any, journal: Path) -> Iterator[None]:
         yield
     finally:
         autopilot.detach()
+        # one that were still at it would work in the block that must be without
+        if not autopilot.ended_within(ENDING_SECONDS):
+            raise ActionFailed(f"the autopilot has not ended {ENDING_SECONDS:g} s after it was detached")
 
 
 @contextmanager
@@ -181,24 +137,84 @@ def _alone() -> Iterator[None]:
     yield
 
 
-def _ratio(block: list[Window], figure: Callable[[Window], float]) -> float:
-    attached = [figure(window) for window in block if window.system == "attached"]
-    alone = [figure(window) for window in block if window.system != "attached"]
-    return float(np.mean(attached) / np.mean(alone))
+def block_of(span: Span, batches: Sequence[BatchSeen]) -> Block:
+    """The means over the batches that ran wholly in the span."""
+    whole = [batch for batch in batches if batch.start >= span.start and batch.end <= span.end]
+    if len(whole) < 2:
+        raise ActionFailed(f"only {len(whole)} batches ran in a block of {span.end - span.start:.0f} s")
+    rate = sum(batch.records for batch in whole) / (whole[-1].end - whole[0].start)
+    seconds = span.end - span.start
+    return Block(
+        system=span.system,
+        records_per_second=rate,
+        batch_seconds=fmean(batch.seconds for batch in whole),
+        batches=len(whole),
+        processor_seconds=span.used.everything / (rate * seconds) * 1e6,
+        driver_share=(span.used.python + span.used.driver_jvm) / seconds,
+    )
 
 
-def _mean_share(windows: list[Window], system: str) -> float:
-    return float(np.mean([window.driver_share for window in windows if window.system == system]))
+def report(blocks: Sequence[Block]) -> BenchReport:
+    """The ratios with their intervals, and what they say about the targets."""
+    throughput = _ratio(blocks, lambda block: block.records_per_second)
+    latency = _ratio(blocks, lambda block: block.batch_seconds)
+    summary = {
+        **_figures("throughput_ratio", throughput),
+        **_figures("latency_ratio", latency),
+        **_figures("processor_ratio", _ratio(blocks, lambda block: block.processor_seconds)),
+        "driver_share_attached": fmean(b.driver_share for b in blocks if b.system == ATTACHED),
+        "driver_share_not_attached": fmean(b.driver_share for b in blocks if b.system == ALONE),
+        "blocks": float(len(blocks)),
+        "batches": float(sum(block.batches for block in blocks)),
+    }
+    judged = throughput.judged(least=LEAST_THROUGHPUT), latency.judged(most=MOST_LATENCY)
+    targets = [
+        Target("throughput, attached against not attached", f">= {LEAST_THROUGHPUT}", judged[0]),
+        Target("batch time, attached against not attached", f"<= {MOST_LATENCY}", judged[1]),
+    ]
+    doubts = _doubts("throughput", throughput, judged[0]) + _doubts("batch time", latency, judged[1])
+    rows = [_row(number, block) for number, block in enumerate(blocks)]
+    return BenchReport("overhead", summary, rows, targets, PUBLISHED, _notes() + doubts)
 
 
-def _row(number: int, window: Window) -> Row:
+def _ratio(blocks: Sequence[Block], figure: Callable[[Block], float]) -> Ratio:
+    return ratio_of([block.system == ATTACHED for block in blocks], [figure(block) for block in blocks])
+
+
+def _figures(name: str, ratio: Ratio) -> dict[str, float]:
+    return {name: ratio.value, f"{name}_low": ratio.low, f"{name}_high": ratio.high}
+
+
+def _doubts(what: str, ratio: Ratio, judged: float | None) -> list[str]:
+    if judged is not None:
+        return []
+    return [
+        f"{what}: not measured; its interval of {ratio.low:.3f} to {ratio.high:.3f} does not tell on which "
+        "side of the bound it lies. Run it on a machine that does nothing else"
+    ]
+
+
+def _notes() -> list[str]:
+    return [
+        "a ratio is taken in each four blocks; the summary has the mean of the middle half of these ratios, "
+        "and the bounds (_low, _high) of its interval, 95 % by resampling the fours",
+        "processor_ratio compares the processor time for a record of all processes, the driver's and the "
+        "executors'; driver_share is in processors, of the driver's Python process and JVM",
+        "what happens once is left out: attaching and detaching, what is loaded for the first time in a "
+        "process, and an autopilot's first window, which also reads the query's plan",
+        "published figures are the largest of the paper's instrumented engines; Heron paid nothing there",
+    ]
+
+
+def _row(number: int, block: Block) -> Row:
     return {
-        "case": f"block {number // len(ORDER) + 1}",
-        "system": window.system,
-        "records_per_second": round(window.records_per_second),
-        "batch_seconds": round(window.batch_seconds, 3),
-        "batches": window.batches,
-        "driver_share": round(window.driver_share, 4),
+        "case": f"block {number + 1}",
+        "system": block.system,
+        "records_per_second": round(block.records_per_second),
+        "batch_seconds": round(block.batch_seconds, 4),
+        "batches": block.batches,
+        "processor_seconds": round(block.processor_seconds, 2),
+        "driver_share": round(block.driver_share, 4),
     }
 
 
