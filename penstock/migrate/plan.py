@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -68,6 +68,14 @@ class Plan:
             "reason": self.reason,
             "moves": [plain_move(move) for move in self.moves],
         }
+
+
+def settled(view: StateView, plan: Plan) -> StateView:
+    """The view once the plan is carried out; workers that it empties are about to go, and are left out."""
+    after = view.placed({move.bin: move.target for move in plan.moves})
+    before, held = set(view.placement().values()), set(after.placement().values())
+    staying = tuple(one for one in view.workers if one.worker in held or one.worker not in before)
+    return replace(after, workers=staying)
 
 
 Entry: TypeAlias = Mapping[str, Any] | Sequence[Any]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.migrate.bins import StateView
-from penstock.migrate.plan import Plan, plain_move
+from penstock.migrate.plan import Plan, plain_move, settled
 
 
 def plain_state(views: Sequence[StateView], obstacle: str | None) -> dict[str, Any]:
@@ -25,7 +25,6 @@ def plain_state(views: Sequence[StateView], obstacle: str | None) -> dict[str, A
 def plain_plan(view: StateView, plan: Plan) -> dict[str, Any]:
     """What a plan moves, how many bytes and batches that takes, and what it brings."""
     sizes = {state.bin: state.bytes for state in view.bins}
-    after = view.placed({move.bin: move.target for move in plan.moves})
     return {
         "query": view.query,
         "name": view.name,
@@ -35,7 +34,7 @@ def plain_plan(view: StateView, plan: Plan) -> dict[str, Any]:
         "batches": (plan.last_batch() or view.batch) - view.batch,
         "bytes": sum(sizes.get(move.bin, 0) for move in plan.moves),
         "imbalance_before": view.imbalance(),
-        "imbalance_after": after.imbalance(),
+        "imbalance_after": settled(view, plan).imbalance(),
     }
 
 
