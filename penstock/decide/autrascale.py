@@ -56,6 +56,7 @@ class AutraScalePolicy:
     """Finds what throughput needs, then the least beyond it that meets the latency target."""
 
     name = "autrascale"
+    memory_kind = "autrascale"
 
     def __init__(self, settings: AutraScaleSettings) -> None:
         self._settings = settings
@@ -79,6 +80,15 @@ class AutraScalePolicy:
         """Take up what another instance has learned."""
         self._library.load(data)
         self._model = None
+
+    def learned(self) -> dict[str, dict[str, Any]]:
+        """The models of all rates, for the next run of the application."""
+        return self._library.learned()
+
+    def recall(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+        """Take up the models of an earlier run."""
+        self._model = None
+        return self._library.recall(known)
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Say what size throughput needs, what to try next, or that the target is met."""

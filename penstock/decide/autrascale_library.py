@@ -11,6 +11,9 @@ from penstock.decide.autrascale_score import Size
 from penstock.errors import BadInput
 
 VERSION = 1
+ANY_RUN = ""
+"""The application of a model that an earlier run has left: the next one that asks for it takes it over."""
+
 MODELS_KEPT = 64
 """Rates drift without end; of the models beyond this the one that was used longest ago is forgotten."""
 
@@ -59,6 +62,7 @@ class ModelLibrary:
             found = RateModel(application, units, rate)
         else:
             self._models = [model for model in self._models if model is not found]
+            found.application = application
         self._models = [*self._models, found][-MODELS_KEPT:]
         return found
 
@@ -84,8 +88,32 @@ class ModelLibrary:
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput(f"the model library cannot be read: {error!r}") from error
 
+    def learned(self) -> dict[str, dict[str, Any]]:
+        """Each model by its operators and its rate, which mean the same in the next run of an application.
+
+        Rates within the tolerance share a key, so that rates that drift do not fill a journal.
+        """
+        return {self._key(model): _dumped(model) for model in self._models if model.base is not None}
+
+    def recall(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+        """Take over what `learned` gave, whatever the run was called; says what cannot be read."""
+        notes: list[str] = []
+        found: list[RateModel] = []
+        for key, entry in known.items():
+            try:
+                found.append(_loaded({**entry, "application": ANY_RUN}))
+            except (KeyError, TypeError, ValueError) as error:
+                notes.append(f"{key}: the model cannot be read: {error!r}")
+        self._models = [*found, *self._models][-MODELS_KEPT:]
+        return tuple(notes)
+
+    def _key(self, model: RateModel) -> str:
+        step = round(math.log(model.rate) / math.log1p(self._tolerance))
+        return f"{','.join(model.units)}@{step}"
+
     def _of(self, application: str, units: tuple[str, ...]) -> Iterable[RateModel]:
-        return (one for one in self._models if (one.application, one.units) == (application, units))
+        ours = (application, ANY_RUN)
+        return (one for one in self._models if one.application in ours and one.units == units)
 
     def is_same(self, rate: float, other: float) -> bool:
         """Whether two rates are within the tolerance of each other."""
