@@ -35,7 +35,7 @@ from penstock.workloads.word_count import WordCount, start_word_count
 # all reports are kept and read once at the end, so that the benchmark itself asks for nothing meanwhile
 CONF = {"spark.sql.streaming.numRecentProgressUpdates": "5000"}
 SHAPE = ClusterShape(executors=2, cores=1, name="penstock bench overhead", log_level="OFF", conf=CONF)
-RECORDS_PER_BATCH = 10_000
+RECORDS_PER_BATCH = 5_000
 TASKS = 2
 ENDING_SECONDS = 60.0
 ATTACHED, ALONE = "attached", "not attached"
