@@ -1,1 +1,24 @@
-"""Where the latency comes from: activity graph, critical participation, summaries and reports."""
+"""Where the latency of an application comes from: activity graphs and what is on their critical path.
+
+The functions named here take and return PySpark DataFrames; PySpark is loaded when one of them is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_PIPELINE = "penstock.diagnose.spark_pipeline"
+_HOMES = {
+    "event_summaries": _PIPELINE,
+    "follow_summaries": "penstock.diagnose.spark_follow",
+    "log_summaries": _PIPELINE,
+    "path_frame": _PIPELINE,
+    "trace_summaries": _PIPELINE,
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

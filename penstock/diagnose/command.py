@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def diagnose(  # noqa: PLR0913 - one argument for every option of the command
         raise BadInput(f"--window must be longer than nothing, not {window_seconds} s")
     if follow and _in_progress(path):
         _follow(path, window_seconds or FOLLOW_WINDOW_SECONDS, Console(stderr=True) if as_json else console)
-    found = list(_diagnoses(path, span))
+    found = _diagnoses(path, span)
     if html:
         _write(html, html_report(found).encode())
     if perfetto:
@@ -85,12 +85,21 @@ def _is_trace(path: Path) -> bool:
     return path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet")))
 
 
-def _diagnoses(path: Path, span: Span) -> Iterator[Diagnosis]:
+def _diagnoses(path: Path, span: Span) -> list[Diagnosis]:
+    """All that is at the path; of many logs, those that cannot be diagnosed become warnings of the first."""
     if _is_trace(path):
-        yield diagnose_trace(read_trace(path), span, path.name)
-        return
+        return [diagnose_trace(read_trace(path), span, path.name)]
+    found: list[Diagnosis] = []
+    refused: list[BadInput] = []
     for log in find_logs(path):
-        yield _log_diagnosis(log, span)
+        try:
+            found.append(_log_diagnosis(log, span))
+        except BadInput as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    first = replace(found[0], warnings=[*found[0].warnings, *(str(error) for error in refused)])
+    return [first, *found[1:]]
 
 
 def _log_diagnosis(files: LogFiles, span: Span) -> Diagnosis:

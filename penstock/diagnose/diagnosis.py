@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,15 +9,12 @@ from penstock.diagnose.activity_graph import GAP_THRESHOLD_US, ActivityGraph, ac
 from penstock.diagnose.answer import Finding, findings, plain_answer, with_gains
 from penstock.diagnose.application_log import ApplicationLog
 from penstock.diagnose.log_trace import trace_of_log
-from penstock.diagnose.participation import Participation, Window, participation, windows
+from penstock.diagnose.participation import Participation, participation, windows
 from penstock.diagnose.single_path import single_path
-from penstock.diagnose.summary import Summary, summarise
+from penstock.diagnose.summary import Summary, check_window, summarise
 from penstock.diagnose.trace import Trace
 from penstock.diagnose.what_if import WhatIf, what_if
 from penstock.errors import BadInput
-
-# Event columns, graph, counts and shares, as measured with 7.5 million events.
-BYTES_PER_EVENT = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +95,7 @@ def _diagnosis(
     whole = next(iter(windows(graph, None, span.start_us, span.end_us)), None)
     if whole is None or whole.start_us >= whole.end_us:
         raise BadInput("there is nothing to diagnose: no event lies in this span")
-    check_memory(whole, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    check_window(whole)
     critical = participation(graph, whole)
     summary = summarise(graph, critical)
     pieces = windows(graph, span.window_us, span.start_us, span.end_us) if span.window_us else ()
@@ -120,17 +116,6 @@ def _diagnosis(
         critical=critical,
         path_events=events,
     )
-
-
-def check_memory(window: Window, available: int) -> None:
-    """Refuses a window that would not fit into the available bytes, and says which one would."""
-    needed = (window.high - window.low) * BYTES_PER_EVENT
-    if needed > available:
-        seconds = (window.end_us - window.start_us) / 1e6 * available / needed
-        raise BadInput(
-            f"the window holds {window.high - window.low} events and needs {needed >> 20} MiB, more than the "
-            f"{available >> 20} MiB that are free; a window of {seconds * 0.8:.3g} s would fit"
-        )
 
 
 def _sentences(graph: ActivityGraph, summary: Summary, warnings: dict[str, int]) -> list[str]:

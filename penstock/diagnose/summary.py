@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.diagnose.activity_graph import GAP_THRESHOLD_US, ActivityGraph, activity_graph
-from penstock.diagnose.participation import Instrumentation, Participation, participation, windows
+from penstock.diagnose.memory import available_bytes, check_events
+from penstock.diagnose.participation import Instrumentation, Participation, Window, participation, windows
 from penstock.diagnose.trace import Activity, Floats, Indices, Kind, Trace, Work
 
 Places = npt.NDArray[np.integer]
@@ -89,7 +90,13 @@ def window_summaries(
     """The summaries of a trace, window after window: events in, participation out."""
     graph = activity_graph(trace, gap_threshold_us)
     for window in windows(graph, length_us):
+        check_window(window)
         yield summarise(graph, participation(graph, window))
+
+
+def check_window(window: Window) -> None:
+    """Refuses a window that does not fit into memory, and says which one would."""
+    check_events(window.high - window.low, (window.end_us - window.start_us) / 1e6, available_bytes())
 
 
 def _edges(graph: ActivityGraph, found: Participation) -> _Edges:

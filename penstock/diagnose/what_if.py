@@ -45,7 +45,10 @@ def what_if(log: ApplicationLog, slot_counts: tuple[int, ...] = ()) -> WhatIf | 
     counts = slot_counts or tuple(
         sorted({max(1, graph.slots // 2), graph.slots, graph.slots * 2, graph.slots * 4})
     )
-    gains = {"stragglers": base - replay(_mapped(graph, _without_stragglers)).seconds}
+    gains = {
+        "stragglers": base - replay(_mapped(graph, _without_stragglers)).seconds,
+        "stage barriers": base - replay(_without_barriers(graph)).seconds,
+    }
     for phase in PHASES:
         shorter = _mapped(graph, _without(log.tasks[phase] / 1000))
         gains[phase.replace("_", " ")] = base - replay(shorter).seconds
@@ -64,6 +67,16 @@ def _without_stragglers(stage: StagePlan) -> Floats:
 
 def _without(spent: Floats) -> Callable[[StagePlan], Floats]:
     return lambda stage: np.maximum(stage.tasks - spent[stage.rows], 0.0)
+
+
+def _without_barriers(graph: TaskGraph) -> TaskGraph:
+    """Stages that start with their job: as if data flowed on at once, and nobody waited for the slowest."""
+
+    def joined(job: JobPlan) -> JobPlan:
+        stages = tuple(replace(stage, parents=frozenset[int](), delay=0.0) for stage in job.stages)
+        return replace(job, stages=stages)
+
+    return replace(graph, jobs=tuple(joined(job) for job in graph.jobs))
 
 
 def _mapped(graph: TaskGraph, change: Callable[[StagePlan], Floats]) -> TaskGraph:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import io
 import json
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
 from penstock.diagnose.answer import find_straggler
 from penstock.diagnose.command import diagnose
-from penstock.diagnose.diagnosis import BYTES_PER_EVENT, Span, check_memory, diagnose_log
+from penstock.diagnose.diagnosis import Span, diagnose_log
 from penstock.diagnose.event_log import read_log
-from penstock.diagnose.participation import Window
+from penstock.diagnose.memory import BYTES_PER_EVENT, available_bytes, check_events
 from penstock.diagnose.trace import to_table
 from penstock.errors import BadInput
 from tests.diagnose.logs import BASE, LogBuilder, skewed_job
@@ -110,12 +109,35 @@ def test_a_window_must_have_a_length(tmp_path):
 
 
 def test_a_window_beyond_memory_is_refused_with_the_one_that_fits():
-    nobody = np.empty(0, dtype=np.int32)
-    window = Window(0, 100_000_000, 0, 1000, nobody, nobody, nobody)
-    check_memory(window, 1000 * BYTES_PER_EVENT)
+    check_events(1000, 100.0, 1000 * BYTES_PER_EVENT)
     # Half the memory holds half the window; a fifth of that is kept back.
     with pytest.raises(BadInput, match="a window of 40 s would fit"):
-        check_memory(window, 500 * BYTES_PER_EVENT)
+        check_events(1000, 100.0, 500 * BYTES_PER_EVENT)
+
+
+def test_memory_is_what_the_kernel_and_the_container_leave(tmp_path):
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable: 4000 kB\n")
+    assert available_bytes(meminfo, tmp_path) == 4000 * 1024
+    (tmp_path / "memory.max").write_text("1000000\n")
+    (tmp_path / "memory.current").write_text("400000\n")
+    assert available_bytes(meminfo, tmp_path) == 600_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_bytes(meminfo, tmp_path) == 4000 * 1024
+    assert available_bytes(tmp_path / "missing", tmp_path) > 0
+
+
+def test_one_log_that_cannot_be_read_does_not_hide_the_others(tmp_path):
+    write(tmp_path, skewed_job())
+    (tmp_path / "zz-notes.txt").write_text("nothing of Spark")
+    code, text = run(tmp_path, as_json=True)
+    answer = json.loads(text.splitlines()[-1])
+    assert code == 0
+    assert len(answer["windows"]) == 1
+    assert any("zz-notes.txt: is not a Spark event log" in warning for warning in answer["warnings"])
+    (tmp_path / "app-1").unlink()
+    with pytest.raises(BadInput, match="zz-notes"):
+        run(tmp_path)
 
 
 def test_a_driver_bound_application_is_told_that_executors_do_not_help():

@@ -192,3 +192,28 @@ def test_the_chain_of_plan_nodes_goes_from_input_to_output():
         {"RDD ID": 4},
     ]
     assert chain_of(rdds) == "Scan > Exchange"
+
+
+def test_retries_speculation_and_a_lost_executor_leave_a_whole_graph():
+    log = LogBuilder().executor("1", 100).executor("2", 100)
+    log.job(0, 1000, [0]).stage(0, 1001, 3)
+    log.start(0, 0, "1", 1010).start(0, 1, "1", 1011).start(0, 2, "2", 1012)
+    # the executor goes with both of its tasks, which report nothing; they run again elsewhere
+    log.add("SparkListenerExecutorRemoved", **{"Executor ID": "1", "Timestamp": BASE + 2000})
+    for task in (0, 1):
+        log.end(0, task, "1", 1010 + task, 2000, reason="ExecutorLostFailure", metrics=False)
+    log.executor("3", 2100)
+    log.start(0, 3, "3", 2200).start(0, 4, "2", 2201)
+    # the last one is slow: a copy is started, wins, and the other is killed
+    log.start(0, 5, "3", 2600).end(0, 3, "3", 2200, 3000).end(0, 4, "2", 2201, 3100)
+    log.end(0, 5, "3", 2600, 3200).end(0, 2, "2", 1012, 3210, reason="TaskKilled", run=2000)
+    log.stage(0, 1001, 3, done=3200).job_end(0, 3220)
+    names, result, graph, found = shares(read_log(log.application_end(3300).lines))
+    assert result.local.sum() + result.message.sum() == pytest.approx(1)
+    assert result.length_us == 3_300_000
+    assert (result.instrumentation.uncaused_events, result.instrumentation.silent_us) == (0, 0)
+    assert found.warnings["tasks that failed"] == 2
+    assert found.warnings["tasks that were killed"] == 1
+    assert found.warnings["finished tasks without metrics"] == 2
+    assert graph.repairs.overlapping_activities == 0
+    assert any(worker.startswith("executor 2") for worker, _, _ in names)

@@ -56,5 +56,15 @@ def test_gains_name_what_the_skewed_task_costs():
     assert [item.slots for item in answer.forecasts] == [2, 4, 8, 16]
 
 
+def test_without_barriers_a_stage_need_not_wait_for_the_slowest_task():
+    log = LogBuilder().executor("1", 0, cores=2).job(0, 1000, [0, 1]).stage(0, 1000, 2)
+    log.start(0, 0, "1", 1000).start(0, 1, "1", 1000)
+    log.end(0, 0, "1", 1000, 2000).end(0, 1, "1", 1000, 5000).stage(1, 5000, 2, parents=[0])
+    log.start(1, 2, "1", 5000).start(1, 3, "1", 5000).end(1, 2, "1", 5000, 6000).end(1, 3, "1", 5000, 6000)
+    answer = what_if(read_log(log.job_end(0, 6000).application_end(6000).lines))
+    # Four and one second become four: the second stage fits beside the slow task of the first.
+    assert answer.gains["stage barriers"] == pytest.approx(1.0)
+
+
 def test_a_log_without_a_finished_job_has_no_forecast():
     assert what_if(read_log(LogBuilder().executor("1", 5).lines)) is None
