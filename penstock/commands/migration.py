@@ -16,7 +16,6 @@ from penstock import control
 from penstock.commands.live import Application, Config, find_running
 from penstock.commands.printing import FAILED, Json, answer, reported, say
 from penstock.errors import ActionFailed, BadInput
-from penstock.migrate.plan import Strategy
 
 EVERY_SECONDS = 0.5
 LONGEST_START_SECONDS = 30.0
@@ -108,6 +107,9 @@ def _named(running: control.Running) -> dict[str, Any]:
 
 
 def _strategy(asked: str | None) -> str | None:
+    # the rooms behind it need numpy, and every command would wait for that
+    from penstock.migrate.plan import Strategy
+
     return None if asked is None else Strategy.named(asked).value
 
 
