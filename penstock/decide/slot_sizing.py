@@ -9,8 +9,8 @@ from functools import cache, partial
 
 import numpy as np
 
-from penstock.dataflow.cost_memory import CostsBySlots
 from penstock.dataflow.costs import QueryCosts, StageCost
+from penstock.dataflow.costs_by_slots import CostsBySlots
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.propagation import target_rates_from_selectivity
 from penstock.dataflow.readiness import NotReady

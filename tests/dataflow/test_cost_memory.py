@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dataflow.cost_memory import CostMemory, CostsBySlots
+from penstock.dataflow.cost_memory import CostMemory
 from penstock.dataflow.costs import QueryCosts, StageCost
+from penstock.dataflow.costs_by_slots import CostsBySlots
 from penstock.dataflow.readiness import NotReady
 from tests.dataflow.synthetic_batches import TrueQuery, TrueStage, word_count
 from tests.dataflow.test_costs import SIZES, predicted

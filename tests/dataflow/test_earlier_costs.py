@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.dataflow.cost_memory import CostMemory, CostsBySlots
+from penstock.dataflow.cost_memory import CostMemory
+from penstock.dataflow.costs_by_slots import CostsBySlots
 from penstock.dataflow.readiness import NotReady
 from tests.dataflow.synthetic_batches import TrueQuery, TrueStage, word_count
 
