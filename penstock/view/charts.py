@@ -16,7 +16,7 @@ TITLES = ("Rate", "Backlog", "Batch time", "Slots")
 UNITS = ("records per second", "records", "seconds", "slots")
 BLUE, GREEN, ORANGE, PURPLE, GREY = "#3b82c4", "#2a9d74", "#d9822b", "#8a6fc1", "#8b95a1"
 CHANGES = {"scale-out": (GREEN, "triangle-up"), "scale-in": (BLUE, "triangle-down")}
-OTHERS = {"rejected": (ORANGE, "x"), "failed": ("#c94f4f", "x")}
+OTHERS = {"move-state": (PURPLE, "diamond"), "rejected": (ORANGE, "x"), "failed": ("#c94f4f", "x")}
 
 Points = Sequence[Mapping[str, Any]]
 

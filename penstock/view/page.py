@@ -4,7 +4,8 @@ from __future__ import annotations
 
 STYLE = """
 :root { color-scheme: light dark; --ground: #f6f7f9; --card: #ffffff; --ink: #1d2733; --quiet: #66727f;
-  --rule: #e1e5ea; --out: #2a9d74; --in: #3b82c4; --warn: #d9822b; --bad: #c94f4f; }
+  --rule: #e1e5ea; --out: #2a9d74; --in: #3b82c4; --warn: #d9822b; --bad: #c94f4f;
+  --moved: #8a6fc1; }
 :root[data-theme="dark"] { --ground: #12161b; --card: #1a2027; --ink: #e4e9ee; --quiet: #94a0ad;
   --rule: #2c343d; }
 * { box-sizing: border-box; }
@@ -35,6 +36,7 @@ tr:last-child td { border-bottom: 0; }
 .badge { display: inline-block; white-space: nowrap; padding: 0 9px; border-radius: 10px; font-size: 13px;
   border: 1px solid currentColor; color: var(--quiet); }
 tr.scale-out .badge { color: var(--out); } tr.scale-in .badge { color: var(--in); }
+tr.move-state .badge { color: var(--moved); }
 tr.rejected .badge { color: var(--warn); } tr.failed .badge { color: var(--bad); }
 tr.hold td, tr.wait td { color: var(--quiet); }
 footer { margin-top: 28px; font-size: 13px; }

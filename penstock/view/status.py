@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.dataflow.summary import QuerySummary
 from penstock.dataflow.window import EXECUTORS
+from penstock.decide.policy import BINS
 from penstock.timeline import Decided, Ended, Point, Timeline
 
 KINDS = {"nothing-to-do": "hold", "waiting": "wait", "rejected": "rejected"}
@@ -102,12 +103,15 @@ def _decisions(
         plain["count"] = one.count
         if one.parallelism is not None:
             before = _held_at(points, one.at)
-            plain |= _change(before, one.parallelism.get(EXECUTORS))
+            plain |= _change(before, one.parallelism)
             plain |= {"expected": one.expected, "outcome": _outcome(one, open_outcomes)}
         yield plain
 
 
-def _change(before: int | None, after: int | None) -> Plain:
+def _change(before: int | None, planned: Mapping[str, int]) -> Plain:
+    after = planned.get(EXECUTORS)
+    if after is None and BINS in planned:
+        return {"kind": "move-state", "bins": planned[BINS]}
     shrinks = before is not None and after is not None and after < before
     return {"kind": "scale-in" if shrinks else "scale-out", "from": before, "to": after}
 

@@ -18,6 +18,7 @@ DECISIONS_SHOWN = 8
 STYLES = {
     "scale-out": "bold green",
     "scale-in": "bold cyan",
+    "move-state": "bold magenta",
     "rejected": "yellow",
     "failed": "bold red",
     "wait": "dim",

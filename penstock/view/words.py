@@ -10,6 +10,7 @@ from penstock.view import figures
 WORDS = {
     "scale-out": "scale out",
     "scale-in": "scale in",
+    "move-state": "move state",
     "rejected": "rejected",
     "hold": "hold",
     "wait": "wait",
@@ -32,7 +33,9 @@ def decision_word(decision: Mapping[str, Any]) -> str:
 
 
 def change(decision: Mapping[str, Any]) -> str:
-    """From how many to how many, where the decision is a change."""
+    """From how many to how many executors, or how many bins, where the decision is a change."""
+    if decision.get("bins"):
+        return f"{figures.count(decision['bins'])} bins"
     before, after = decision.get("from"), decision.get("to")
     if after is None:
         return ""
@@ -70,7 +73,15 @@ def in_flight(status: Mapping[str, Any]) -> str:
     if not action:
         return ""
     since = figures.seconds(max(0.0, status.get("now", action["since"]) - action["since"]))
-    return f"changing {change(action)} executors, for {since}"
+    resized = f"changing {change(action)} executors" if action.get("to") is not None else ""
+    return f"{', '.join(filter(None, (resized, _moving(action)))) or 'acting'}, for {since}"
+
+
+def _moving(action: Mapping[str, Any]) -> str:
+    standing = action.get("migration") or {}
+    if standing.get("state") != "moving":
+        return ""
+    return f"moving state, {figures.count(standing['moved'])} of {figures.count(standing['of'])} bins"
 
 
 def brief(status: Mapping[str, Any]) -> list[tuple[str, str]]:

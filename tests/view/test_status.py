@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from penstock.decide.policy import Hold
+from penstock.decide.outcome import Outcome, Status
+from penstock.decide.policy import BINS, ExpectedEffect, Hold, MoveState
 from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Waiting
 from penstock.timeline import Timeline
 from penstock.view.status import history
+from penstock.view.words import change, decision_word, in_flight
 from tests.fakes import a_query, a_scale, a_window, an_outcome
 
 
@@ -83,3 +85,28 @@ def test_changes_find_their_own_outcomes() -> None:
     assert back["outcome"]["detail"] == "reached 2"
     assert again["outcome"] is None
     assert out["expected"] == "batches fit their period"
+
+
+def test_moved_state_is_no_change_of_size() -> None:
+    move = MoveState((("q/0/1", "1", "2"), ("q/0/2", "1", "2")), "uneven", ExpectedEffect("2 bins move"))
+    timeline = Timeline()
+    timeline.saw(1.0, a_window(), None)
+    timeline.decided(2.0, Accepted(move))
+    timeline.ended(9.0, Outcome(Status.DONE, {BINS: 2}, {BINS: 2}, {BINS: 2}, 7.0, "2 of 2 bins moved"))
+    [told] = history(timeline)["decisions"]
+    assert (told["kind"], told["bins"], told["expected"]) == ("move-state", 2, "2 bins move")
+    assert told["outcome"]["status"] == "done"
+    assert (decision_word(told), change(told)) == ("move state", "2 bins")
+
+
+def test_what_is_under_way_in_words() -> None:
+    standing = {"state": "moving", "moved": 3, "of": 12}
+    scaling = {"since": 100.0, "from": 3, "to": 2, "migration": standing}
+    moving = {"since": 100.0, "from": 3, "to": None, "migration": standing}
+    done = {**moving, "migration": {**standing, "state": "done"}}
+    told = [in_flight({"now": 104.0, "action_in_flight": one}) for one in (scaling, moving, done)]
+    assert told == [
+        "changing 3 → 2 executors, moving state, 3 of 12 bins, for 4 s",
+        "moving state, 3 of 12 bins, for 4 s",
+        "acting, for 4 s",
+    ]
