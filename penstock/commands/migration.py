@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from penstock import control
 from penstock.commands.live import Application, Config, find_running
@@ -152,12 +153,11 @@ def _result(
         answer(result, as_json, _said(migration))
 
 
-def _said(migration: dict[str, Any] | None) -> str:
+def _said(migration: dict[str, Any] | None) -> Text:
     if migration is None:
-        return "begun"
+        return Text("begun")
     counted = f"{migration['moved']} of {migration['of']} bins moved"
-    detail = f": {migration['detail']}" if migration.get("detail") else ""
-    return f"{migration['state']}, {counted}{detail}"
+    return Text(f"{migration['state']}: {migration.get('detail') or counted}")
 
 
 def _followed(running: control.Running, before: dict[str, Any] | None) -> dict[str, Any]:
