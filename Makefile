@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test bench lint docs java redis clean
+.PHONY: help demo test bench lint docs java postgres redis clean
 
 help:
 	@echo "make demo    the autopilot at work on a local cluster, under four minutes"
@@ -20,6 +20,9 @@ $(READY): requirements.txt pyproject.toml scripts/setup.sh
 java:
 	@scripts/setup.sh java
 
+postgres:
+	@scripts/setup.sh postgres
+
 redis:
 	@scripts/setup.sh redis
 
@@ -27,7 +30,7 @@ demo: java $(READY)
 	@$(BIN)/penstock demo
 
 # Fast tests come first (tests/conftest.py); no new test starts when the session is 17 minutes old.
-test: java redis $(READY) lint
+test: java postgres redis $(READY) lint
 	$(BIN)/pytest --session-timeout=1020
 
 lint: $(READY)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Sets up what the Makefile needs: `setup.sh python DIRECTORY` a virtual environment, `setup.sh java` a Java,
-# `setup.sh redis` the Redis server that the tests of the Yahoo benchmark talk to.
+# `setup.sh postgres` a PostgreSQL server for the tests of the journal, `setup.sh redis` the Redis server that the tests of the Yahoo benchmark talk to.
 # Ends with one line that says what to install where it cannot install it itself.
 set -eu
 
@@ -90,10 +90,19 @@ set_up_redis() {
     install_first_of redis-server redis || give_up "could not install $needed"
 }
 
+set_up_postgres() {
+    command -v postgres >/dev/null 2>&1 && return
+    ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 && return
+    needed="a PostgreSQL server, postgresql on Debian and Ubuntu"
+    can_install || give_up "the tests of the journal need $needed: install it, and run make again"
+    install_first_of postgresql || give_up "could not install $needed"
+}
+
 cd "$(dirname "$0")/.."
 case "${1:-}" in
     python) set_up_python "${2:-.venv}" ;;
     java) set_up_java ;;
+    postgres) set_up_postgres ;;
     redis) set_up_redis ;;
-    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh java | setup.sh redis" ;;
+    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh java | setup.sh postgres | setup.sh redis" ;;
 esac

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.summary import summarise
 from penstock.dataflow.window import ApplicationWindow
+from penstock.dataflow.window_record import plain_query
 from penstock.decide.outcome import Outcome
 from penstock.decide.policy import Action, Proposal
 from penstock.decide.verdict import Verdict
@@ -68,8 +69,15 @@ def open_journal(url_or_path: str | Path, *, create: bool = True, retained: int 
 def journal_at(url_or_path: str | Path, *, create: bool = True, retained: int = RETAINED) -> Journal:
     """A journal that is opened at its first use, so that one that fails now may work later."""
     scheme, separator, rest = str(url_or_path).partition("://")
+    if scheme in ("postgresql", "postgres") and separator:
+        # imported where it is asked for: one machine's journal needs no driver
+        from penstock.journal.postgres import PostgresDatabase
+
+        return Journal(PostgresDatabase(f"postgresql://{rest}", create=create), retained)
     if separator and scheme != "sqlite":
-        raise Unsupported(f"a journal in {scheme!r} is not supported; give the path of a file")
+        raise Unsupported(
+            f"a journal in {scheme!r} is not supported; give the path of a file or postgresql://HOST/DATABASE"
+        )
     path = rest.removeprefix("/") if separator else str(url_or_path)
     return Journal(SqliteFile(Path(path), create=create), retained)
 
@@ -99,7 +107,7 @@ class Journal:
             "start": window.start,
             "parallelism": dict(window.parallelism),
             "slots": window.slots,
-            "queries": [asdict(summarise(query)) for query in window.queries],
+            "queries": [{**asdict(summarise(one)), "detail": plain_query(one)} for one in window.queries],
             "warnings": list(window.warnings),
         }
         with self.database.writing() as connection:
@@ -279,7 +287,8 @@ def _repeated(connection: Connection, application: str, key: str) -> int | None:
 def _last_seen(connection: Connection, application: str) -> list[Plain]:
     """Copied into the action, so that it can still be explained when the observation is long gone."""
     mine = sa.select(observations.c.queries).where(observations.c.application == application)
-    return connection.execute(mine.order_by(observations.c.id.desc()).limit(1)).scalar() or []
+    seen = connection.execute(mine.order_by(observations.c.id.desc()).limit(1)).scalar() or []
+    return [{**query, "detail": {}} for query in seen]
 
 
 def _inserted(connection: Connection, table: sa.Table, row: Plain) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,21 +15,37 @@ from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict, Wa
 from penstock.errors import NotFound
 from penstock.journal.store import Journal, open_journal
 from tests.fakes import APPLICATION, a_query, a_scale, a_window, an_outcome
+from tests.postgres_server import PostgresServer, postgres_server
 
 Opener = Callable[..., Journal]
 
 
-def sqlite_opener(directory: Path) -> Opener:
-    return lambda **options: open_journal(directory / "journal.db", **options)
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server() as running:
+        yield running
 
 
-STORES: dict[str, Callable[[Path], Opener]] = {"sqlite": sqlite_opener}
+def sqlite_opener(request: pytest.FixtureRequest) -> Opener:
+    path = request.getfixturevalue("tmp_path") / "journal.db"
+    return lambda **options: open_journal(path, **options)
+
+
+def postgres_opener(request: pytest.FixtureRequest) -> Opener:
+    url = request.getfixturevalue("server").new_database()
+    return lambda **options: open_journal(url, **options)
+
+
+STORES: dict[str, Callable[[pytest.FixtureRequest], Opener]] = {
+    "sqlite": sqlite_opener,
+    "postgresql": postgres_opener,
+}
 
 
 @pytest.fixture(params=STORES)
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+def open_store(request: pytest.FixtureRequest) -> Iterator[Opener]:
     opened: list[Journal] = []
-    opener = STORES[request.param](tmp_path)
+    opener = STORES[request.param](request)
 
     def remembered(**options: int) -> Journal:
         opened.append(opener(**options))

@@ -1,0 +1,60 @@
+"""What the PostgreSQL journal does beside the contract: a server that is away, passwords, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from penstock.errors import BadInput, JournalUnavailable
+from penstock.journal.store import journal_at, open_journal
+from tests.fakes import APPLICATION, a_window
+from tests.postgres_server import PostgresServer, postgres_server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server() as running:
+        yield running
+
+
+def test_a_server_that_was_away_is_used_again_and_nothing_is_lost(server: PostgresServer):
+    journal = open_journal(server.new_database())
+    journal.observed(1.0, a_window(1.0))
+    server.stop()
+    with pytest.raises(JournalUnavailable, match="cannot be written") as refused:
+        journal.observed(2.0, a_window(2.0))
+    assert "Traceback" not in str(refused.value) and "\n" not in str(refused.value)
+    with pytest.raises(JournalUnavailable, match="cannot be read"):
+        journal.observations(APPLICATION)
+    server.start()
+    journal.observed(3.0, a_window(3.0))
+    assert [record.at for record in journal.observations(APPLICATION)] == [1.0, 3.0]
+    journal.close()
+
+
+def test_a_reader_does_not_create_tables(server: PostgresServer):
+    url = server.new_database()
+    with pytest.raises(JournalUnavailable, match="there is no journal at"):
+        open_journal(url, create=False)
+    open_journal(url).close()
+    open_journal(url, create=False).close()
+
+
+def test_a_database_of_something_else_is_refused(server: PostgresServer):
+    url = server.new_database()
+    engine = sa.create_engine(url.replace("postgresql", "postgresql+psycopg"))
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE customers (name TEXT)"))
+    engine.dispose()
+    with pytest.raises(JournalUnavailable, match="not a journal of Penstock"):
+        open_journal(url)
+
+
+def test_no_message_shows_the_password():
+    with pytest.raises(JournalUnavailable) as refused:
+        open_journal("postgresql://user:secret@127.0.0.1:1/journal")
+    assert "secret" not in str(refused.value) and "127.0.0.1" in str(refused.value)
+    with pytest.raises(BadInput, match="postgresql://USER@HOST"):
+        journal_at("postgresql://host:port/journal")
