@@ -161,8 +161,15 @@ def _measured(migration: Migration, boundary: Boundary) -> Migration:
         batches=migration.batches + 1,
         last_seconds=boundary.seconds,
         slowest_seconds=max(migration.slowest_seconds, boundary.seconds),
-        far_in_a_row=migration.far_in_a_row + 1 if far else 0,
+        far_in_a_row=_far_in_a_row(migration, far),
     )
+
+
+def _far_in_a_row(migration: Migration, far: bool) -> int:
+    """Batches that did nothing for the migration count neither way: their length is not its doing."""
+    if not migration.busy:
+        return migration.far_in_a_row
+    return migration.far_in_a_row + 1 if far else 0
 
 
 def _verified(migration: Migration, boundary: Boundary) -> Migration:

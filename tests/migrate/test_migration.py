@@ -260,3 +260,15 @@ def test_a_plan_of_ones_own_keeps_its_batches() -> None:
 def test_a_plan_whose_batches_have_passed_begins_at_once() -> None:
     outcome = ended_with(Cluster.of(VIEW), a_plan(Strategy.OWN, moves((0, "1", "2"), batch=3)))
     assert [move.batch for move in outcome.moved] == [12]
+
+
+def test_a_slow_cluster_does_not_end_what_only_waits_for_its_batch() -> None:
+    cluster = Cluster.of(VIEW)
+    progress = begin(a_plan(Strategy.OWN, moves((0, "1", "2"), batch=30)), 1.0, 10)
+    cluster.steady = 9.0
+    progress = after_batches(cluster, progress, 10)
+    assert progress.outcome is None
+    cluster.steady = 1.0
+    outcome = play(cluster, progress).outcome
+    assert outcome is not None
+    assert [move.batch for move in outcome.moved] == [30]
