@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,12 +15,14 @@ from pyspark.sql import SparkSession
 from penstock.bench.report import BenchReport, Row, Target
 from penstock.bench.spark_cluster import ClusterShape, start_cluster, stop_cluster
 from penstock.diagnose.event_log import read_log
+from penstock.diagnose.interference import with_interference
 from penstock.diagnose.log_files import find_logs
 from penstock.diagnose.replay import TaskGraph, replay, task_graph
 
 EXECUTORS = (1, 2, 4)
 CORES = 2
-WARM_UP = 2
+WARM_UP_PER_EXECUTOR = 3
+"""Each executor compiles and loads on its own, and a batch warms only a part of each."""
 MAP_TASKS, REDUCE_TASKS = 16, 8
 MAP_SECONDS, REDUCE_SECONDS = 0.4, 0.6
 
@@ -39,7 +42,8 @@ def run(quick: bool, progress: Callable[[str], None]) -> BenchReport:
     }
     targets = [Target("median error of predicted batch time", "< 0.1", summary["median_error"])]
     notes = [
-        "Tasks are paced (they sleep), so that executors which share two cores do not disturb each other."
+        f"Tasks are paced (they sleep); what they need beside that they share {os.cpu_count()} cores for. "
+        f"The first {WARM_UP_PER_EXECUTOR} batches for each executor are left out."
     ]
     return BenchReport("what-if", summary, rows, targets, {}, notes)
 
@@ -54,12 +58,13 @@ def _measured(executors: int, batches: int, progress: Callable[[str], None]) -> 
         }
         spark = start_cluster(ClusterShape(executors=executors, cores=CORES, name="what-if", conf=conf))
         try:
-            for _ in range(batches + WARM_UP):
+            for _ in range(batches + WARM_UP_PER_EXECUTOR * executors):
                 _batch(spark)
         finally:
             stop_cluster()
         (files,) = find_logs(Path(folder))
-        return task_graph(read_log(files.lines()))
+        log = read_log(files.lines())
+        return with_interference(log, task_graph(log), os.cpu_count() or 1)
 
 
 def _batch(spark: SparkSession) -> None:
@@ -76,8 +81,8 @@ def _paced(seconds: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
 
 
 def _row(graphs: dict[int, TaskGraph], source: int, target: int) -> Row:
-    predicted = _median_batch(graphs[source], target * CORES)
-    measured = _measured_batch(graphs[target])
+    predicted = _median_batch(graphs[source], source, target * CORES)
+    measured = _measured_batch(graphs[target], target)
     return {
         "case": f"{target} executors from {source}",
         "from_executors": source,
@@ -88,10 +93,11 @@ def _row(graphs: dict[int, TaskGraph], source: int, target: int) -> Row:
     }
 
 
-def _median_batch(graph: TaskGraph, slots: int) -> float:
+def _median_batch(graph: TaskGraph, executors: int, slots: int) -> float:
     seconds = replay(graph, slots).job_seconds
-    return float(np.median([seconds[job] for job in sorted(seconds)[WARM_UP:]]))
+    return float(np.median([seconds[job] for job in sorted(seconds)[WARM_UP_PER_EXECUTOR * executors :]]))
 
 
-def _measured_batch(graph: TaskGraph) -> float:
-    return float(np.median([job.measured_seconds for job in graph.jobs[WARM_UP:]]))
+def _measured_batch(graph: TaskGraph, executors: int) -> float:
+    warm = graph.jobs[WARM_UP_PER_EXECUTOR * executors :]
+    return float(np.median([job.measured_seconds for job in warm]))

@@ -18,7 +18,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 @reported
-def diagnose(
+def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
     path: Annotated[Path, typer.Argument(help="An event log, a directory of them, or a trace in Parquet.")],
     window: Annotated[
         str | None, typer.Option(help="Length of a window, e.g. 10s; default: all in one.")
@@ -28,6 +28,9 @@ def diagnose(
     start: Annotated[str | None, typer.Option("--from", help="Leave out what was before this time.")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Leave out what was after this time.")] = None,
     follow: Annotated[bool, typer.Option(help="Tell windows while logs are still written.")] = False,
+    host_cores: Annotated[
+        int | None, typer.Option(help="Cores of a host, where slots share them; forecasts heed it.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say which activity, worker, operator and channel is on the critical path."""
@@ -41,6 +44,7 @@ def diagnose(
         perfetto,
         _moment("--from", start),
         _moment("--to", end),
+        host_cores=host_cores,
         follow=follow,
         as_json=as_json,
     )

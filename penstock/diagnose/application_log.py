@@ -22,6 +22,7 @@ TASK_COLUMNS = (
     "deserialise",
     "run",
     "cpu",
+    "python",
     "gc",
     "fetch_wait",
     "shuffle_write",
@@ -97,6 +98,7 @@ class Executor:
     added: int = -1
     removed: int = -1
     line: int = -1
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,15 +29,18 @@ def diagnose(  # noqa: PLR0913 - one argument for every option of the command
     start: float | None = None,
     end: float | None = None,
     *,
+    host_cores: int | None = None,
     follow: bool = False,
     as_json: bool = False,
     console: Console | None = None,
 ) -> int:
     """Diagnoses what is at `path`; `start` and `end` are seconds since the epoch. Gives the exit code."""
     console = console or Console()
-    span = Span(_microseconds(window_seconds), _microseconds(start), _microseconds(end))
+    span = Span(_microseconds(window_seconds), _microseconds(start), _microseconds(end), host_cores)
     if window_seconds is not None and window_seconds <= 0:
         raise BadInput(f"--window must be longer than nothing, not {window_seconds} s")
+    if host_cores is not None and host_cores < 1:
+        raise BadInput(f"--host-cores must be at least 1, not {host_cores}")
     if follow and _in_progress(path):
         _follow(path, window_seconds or FOLLOW_WINDOW_SECONDS, Console(stderr=True) if as_json else console)
     found = _diagnoses(path, span)

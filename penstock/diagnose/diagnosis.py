@@ -19,11 +19,15 @@ from penstock.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which part to look at, in microseconds: cut into windows of `window_us`, or all in one."""
+    """Which part to look at, in microseconds: cut into windows of `window_us`, or all in one.
+
+    `host_cores` are the cores of a host that slots share, where forecasts are to know them.
+    """
 
     window_us: int | None = None
     start_us: int | None = None
     end_us: int | None = None
+    host_cores: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ def _diagnosis(
     summary = summarise(graph, critical)
     pieces = windows(graph, span.window_us, span.start_us, span.end_us) if span.window_us else ()
     path, events = single_path(graph, whole)
-    replayed = what_if(log) if log else None
+    replayed = what_if(log, host_cores=span.host_cores) if log else None
     found = with_gains(findings(summary, log), summary, replayed)
     return Diagnosis(
         application=log.application if log else name,

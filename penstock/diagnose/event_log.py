@@ -29,9 +29,10 @@ from penstock.diagnose.application_log import (
 
 Fields = Mapping[str, Any]
 _PREFIX = b'{"Event":"'
-_STATE_TIMES = {
+_SQL_TIMES = {
     "time to commit changes": "state_commit",
     "RocksDB: load - time taken to load the store": "state_load",
+    "time to execute Python code": "python",
 }
 _HANDLERS = {
     "SparkListenerLogStart": "_log_start",
@@ -127,6 +128,7 @@ class EventLogReader:
     def _executor_added(self, event: Fields) -> None:
         executor = self._executor(str(event["Executor ID"]))
         executor.cores = int(event["Executor Info"].get("Total Cores", 0))
+        executor.host = str(event["Executor Info"].get("Host", ""))
         executor.added, executor.line = self._saw(int(event["Timestamp"])), self._line
 
     def _executor_removed(self, event: Fields) -> None:
@@ -216,7 +218,7 @@ class EventLogReader:
             return
         for name, value in _lengths(metrics).items():
             columns[name][row] = value
-        for name, value in _state_times(information.get("Accumulables") or ()).items():
+        for name, value in _sql_times(information.get("Accumulables") or ()).items():
             columns[name][row] = value
 
     def _execution_start(self, event: Fields) -> None:
@@ -320,11 +322,11 @@ def _lengths(metrics: Fields) -> dict[str, int]:
     }
 
 
-def _state_times(accumulables: Iterable[Fields]) -> dict[str, int]:
-    """Milliseconds in which the task loaded and committed its state stores, where SQL metrics tell them."""
-    times = dict.fromkeys(_STATE_TIMES.values(), 0)
+def _sql_times(accumulables: Iterable[Fields]) -> dict[str, int]:
+    """Milliseconds of state stores and Python code in the task, where SQL metrics tell them."""
+    times = dict.fromkeys(_SQL_TIMES.values(), 0)
     for value in accumulables:
-        column = _STATE_TIMES.get(str(value.get("Name")))
+        column = _SQL_TIMES.get(str(value.get("Name")))
         if column:
             times[column] += int(value.get("Update") or 0)
     return times

@@ -1,7 +1,8 @@
 """Replays the task graph of an application on other slots: list scheduling of the tasks it really had.
 
 Kept as measured: how long each task held its slot, how long the driver took before a stage, before a job and
-after it. Changed: the number of slots, or the lengths. Not modelled: locality, slots that disturb each other.
+after it. Changed: the number of slots, or the lengths. Where the graph knows the cores that slots share,
+tasks that want a core at the same time slow each other down. Not modelled: locality.
 """
 
 from __future__ import annotations
@@ -15,7 +16,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.diagnose.application_log import KILLED, ApplicationLog, Column, Job
+from penstock.diagnose.shared_cores import SharedCores
 from penstock.diagnose.trace import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class TaskNeeds:
+    """Seconds of each task of a stage: on a core before its own work, waiting, and on a core behind it."""
+
+    before: Floats
+    wait: Floats
+    after: Floats
+
+    def scaled(self, factor: Floats) -> TaskNeeds:
+        """The needs of tasks that are so much shorter."""
+        return TaskNeeds(self.before * factor, self.wait * factor, self.after * factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +42,7 @@ class StagePlan:
     delay: float
     tasks: Floats
     rows: Column
+    needs: TaskNeeds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +60,13 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class TaskGraph:
-    """All jobs of an application, with the slots they were measured on."""
+    """All jobs of an application, with the slots they were measured on, and the cores that slots share."""
 
     jobs: tuple[JobPlan, ...]
     slots: int
     tail: float
     measured_seconds: float
+    cores: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +174,10 @@ class _Replay:
 
     def __init__(self, graph: TaskGraph, slots: int) -> None:
         self._state = _State(free=slots)
-        self._events: list[tuple[float, int, str, JobPlan, StagePlan | None]] = []
+        self._events: list[tuple[float, int, str, JobPlan, StagePlan | None, int]] = []
         self._number = 0
         self._tail = graph.tail
+        self._cores: SharedCores[tuple[JobPlan, StagePlan, int, bool]] = SharedCores(graph.cores or 1.0)
         self._followers: dict[tuple[int, bool], list[JobPlan]] = defaultdict(list)
         for job in graph.jobs:
             if job.after is None:
@@ -167,25 +185,42 @@ class _Replay:
             else:
                 self._followers[job.after, job.after_end].append(job)
 
-    def _at(self, time: float, what: str, job: JobPlan, stage: StagePlan | None = None) -> None:
+    def _at(
+        self, time: float, what: str, job: JobPlan, stage: StagePlan | None = None, task: int = -1
+    ) -> None:
         self._number += 1
-        heapq.heappush(self._events, (time, self._number, what, job, stage))
+        heapq.heappush(self._events, (time, self._number, what, job, stage, task))
 
     def run(self) -> Replayed:
-        now = 0.0
-        while self._events:
-            now, _, what, job, stage = heapq.heappop(self._events)
-            if what == "start":
-                self._start(now, job)
-            elif what == "end":
-                self._end(now, job)
-            elif stage is not None and what == "ready":
-                self._state.waiting.extend((job, stage, task) for task in range(len(stage.tasks)))
-            elif stage is not None:
-                self._task_done(now, job, stage)
+        while self._events or self._cores.next_end() < float("inf"):
+            now = self._cores.next_end()
+            if self._events and self._events[0][0] <= now:
+                now, _, what, job, stage, task = heapq.heappop(self._events)
+                self._happens(now, what, job, stage, task)
+            else:
+                self._leaves_core(now)
             self._launch(now)
         seconds = {job: end - self._state.started[job] for job, end in self._state.ended.items()}
         return Replayed(max(self._state.ended.values(), default=0.0) + self._tail, seconds)
+
+    def _happens(self, now: float, what: str, job: JobPlan, stage: StagePlan | None, task: int) -> None:
+        if what == "start":
+            self._start(now, job)
+        elif what == "end":
+            self._end(now, job)
+        elif stage is not None and what == "ready":
+            self._state.waiting.extend((job, stage, number) for number in range(len(stage.tasks)))
+        elif stage is not None and what == "waited" and stage.needs is not None:
+            self._cores.enter(now, float(stage.needs.after[task]), (job, stage, task, True))
+        elif stage is not None:
+            self._task_done(now, job, stage)
+
+    def _leaves_core(self, now: float) -> None:
+        job, stage, task, is_last = self._cores.leave(now)
+        if is_last or stage.needs is None:
+            self._task_done(now, job, stage)
+        else:
+            self._at(now + float(stage.needs.wait[task]), "waited", job, stage, task)
 
     def _start(self, now: float, job: JobPlan) -> None:
         self._state.started[job.job], self._state.done[job.job] = now, set()
@@ -224,7 +259,10 @@ class _Replay:
         while self._state.free and self._state.waiting:
             job, stage, task = self._state.waiting.popleft()
             self._state.free -= 1
-            self._at(now + float(stage.tasks[task]), "task", job, stage)
+            if stage.needs is None:
+                self._at(now + float(stage.tasks[task]), "task", job, stage)
+            else:
+                self._cores.enter(now, float(stage.needs.before[task]), (job, stage, task, False))
 
 
 def replay(graph: TaskGraph, slots: int | None = None) -> Replayed:

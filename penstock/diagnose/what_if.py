@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from penstock.diagnose.application_log import ApplicationLog
+from penstock.diagnose.interference import with_interference
 from penstock.diagnose.replay import JobPlan, StagePlan, TaskGraph, replay, task_graph
 from penstock.diagnose.trace import Floats
 
@@ -36,11 +37,19 @@ class WhatIf:
     gains: dict[str, float]
 
 
-def what_if(log: ApplicationLog, slot_counts: tuple[int, ...] = ()) -> WhatIf | None:
-    """Replays the log's task graph under other conditions; nothing when it has no finished job."""
+def what_if(
+    log: ApplicationLog, slot_counts: tuple[int, ...] = (), host_cores: int | None = None
+) -> WhatIf | None:
+    """Replays the log's task graph under other conditions; nothing when it has no finished job.
+
+    With the cores of a host, slots beyond them slow each other down; new slots are taken to be on the hosts
+    that are there. Without, every slot has a core of its own.
+    """
     graph = task_graph(log)
     if not graph.jobs:
         return None
+    if host_cores:
+        graph = with_interference(log, graph, host_cores)
     base = replay(graph).seconds
     counts = slot_counts or tuple(
         sorted({max(1, graph.slots // 2), graph.slots, graph.slots * 2, graph.slots * 4})
@@ -81,7 +90,11 @@ def _without_barriers(graph: TaskGraph) -> TaskGraph:
 
 def _mapped(graph: TaskGraph, change: Callable[[StagePlan], Floats]) -> TaskGraph:
     def changed(job: JobPlan) -> JobPlan:
-        stages = tuple(replace(stage, tasks=change(stage)) for stage in job.stages)
-        return replace(job, stages=stages)
+        return replace(job, stages=tuple(_shortened(stage, change(stage)) for stage in job.stages))
 
     return replace(graph, jobs=tuple(changed(job) for job in graph.jobs))
+
+
+def _shortened(stage: StagePlan, tasks: Floats) -> StagePlan:
+    needs = stage.needs.scaled(tasks / np.maximum(stage.tasks, 1e-9)) if stage.needs else None
+    return replace(stage, tasks=tasks, needs=needs)

@@ -62,6 +62,7 @@ class LogBuilder:
             "Failed": reason != "Success", "Killed": reason == "TaskKilled",
             "Accumulables": [
                 {"Name": "time to commit changes", "Update": str(lengths.get("commit", 0))},
+                {"Name": "time to execute Python code", "Update": lengths.get("python", 0)},
                 {"Name": "RocksDB: load - time taken to load the store", "Update": lengths.get("load", 0)},
             ],
         }  # fmt: skip
@@ -70,6 +71,7 @@ class LogBuilder:
             fields["Task Metrics"] = {
                 "Executor Deserialize Time": lengths.get("deserialise", 0),
                 "Executor Run Time": lengths.get("run", finish - launch),
+                "Executor CPU Time": lengths.get("cpu", 0) * 1_000_000,
                 "JVM GC Time": lengths.get("gc", 0),
                 "Result Serialization Time": lengths.get("serialise", 0),
                 "Shuffle Read Metrics": {
