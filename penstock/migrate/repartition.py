@@ -34,7 +34,7 @@ class BinsLimit:
         """One sentence for people."""
         return (
             f"operator {self.operator} of {self.name} has {self.bins} bins: of {self.slots} slots "
-            f"{self.idle_slots} would have no state to work on; more bins would help, more executors not"
+            f"{self.idle_slots} have no state to work on; more bins would help, more executors not"
         )
 
 

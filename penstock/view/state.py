@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from penstock.migrate.repartition import BinsLimit
 from penstock.view import figures
 
 HEAVIEST_SHOWN = 12
@@ -25,7 +27,9 @@ def render_state(state: Plain, every_bin: bool = False) -> RenderableType:
     if state.get("obstacle"):
         parts.append(Text(f"! {state['obstacle']}", style="yellow"))
     for query in state.get("queries", ()):
-        parts += [_header(query), _workers(query, state["workers"]), _bins(query, every_bin)]
+        parts += [_header(query), _workers(query, state["workers"])]
+        parts += [Text(f"\n! {said}", style="yellow") for said in too_few_bins(query, state["workers"])]
+        parts.append(_bins(query, every_bin))
     if not state.get("queries"):
         parts.append(Text("no query holds state yet", style="dim"))
     return Group(*parts)
@@ -60,6 +64,18 @@ def held_by(query: Plain, workers: Sequence[Plain]) -> list[dict[str, Any]]:
             }
         )
     return held
+
+
+def too_few_bins(query: Plain, workers: Sequence[Plain]) -> list[str]:
+    """One sentence for each operator that has fewer bins than there are slots."""
+    slots = sum(int(worker["slots"]) for worker in workers)
+    counts = Counter(one["operator"] for one in query["bins"])
+    name = str(query.get("name") or query["query"])
+    return [
+        BinsLimit(str(query["query"]), name, operator, bins, slots).words()
+        for operator, bins in sorted(counts.items())
+        if bins < slots
+    ]
 
 
 def ranges(numbers: Iterable[int]) -> str:

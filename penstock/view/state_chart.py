@@ -34,7 +34,7 @@ def heat_map(state: Plain) -> go.Figure:
         column_widths=[0.76, 0.24],
         row_heights=heights,
         horizontal_spacing=0.03,
-        vertical_spacing=BETWEEN_PIXELS / inside,
+        vertical_spacing=BETWEEN_PIXELS / inside if len(rows) > 1 else 0.0,
         shared_yaxes=True,
         subplot_titles=[
             title for query, operator in rows for title in (_title(query, operator), "load a slot")

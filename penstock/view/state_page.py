@@ -14,7 +14,7 @@ from penstock.errors import ActionFailed
 from penstock.view import figures
 from penstock.view.html import installed_version
 from penstock.view.page import STYLE
-from penstock.view.state import held_by, ranges
+from penstock.view.state import held_by, ranges, too_few_bins
 
 CHART = "heat-map"
 
@@ -179,7 +179,8 @@ def _table(query: Plain, workers: Sequence[Plain]) -> str:
     rows = "\n".join(_row(one) for one in held_by(query, workers))
     title = escape(str(query.get("name") or query["query"]))
     table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>"
-    return f'<h2>{title}, after batch {query["batch"]}</h2>\n<section class="card">{table}</section>'
+    said = "".join(f'<p class="warning">{escape(one)}</p>' for one in too_few_bins(query, workers))
+    return f'<h2>{title}, after batch {query["batch"]}</h2>\n{said}<section class="card">{table}</section>'
 
 
 def _row(held: Plain) -> str:

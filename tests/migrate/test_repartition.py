@@ -18,7 +18,7 @@ HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvi
 def test_the_slots_without_state_are_counted() -> None:
     [limit] = bins_limits(a_view({"1": range(16)}), 24)
     assert (limit.bins, limit.idle_slots) == (16, 8)
-    assert limit.words().startswith("operator 0 of counts has 16 bins: of 24 slots 8 would have no state")
+    assert limit.words().startswith("operator 0 of counts has 16 bins: of 24 slots 8 have no state")
     assert bins_limits(a_view({"1": range(16)}), 16) == ()
 
 

@@ -43,6 +43,14 @@ def test_what_each_worker_holds() -> None:
     assert sum(len(one["bins"]) for one in held) == 12
 
 
+def test_fewer_bins_than_slots_is_said() -> None:
+    few = made_up_state.state(queries=[made_up_state.a_query(bins=4)])
+    said = "operator 0 of counts has 4 bins: of 6 slots 2 have no state to work on"
+    assert said in " ".join(shown(render_state(few)).split())
+    assert said in page(few, "app-1", "")
+    assert "have no state to work on" not in page(made_up_state.state(), "app-1", "")
+
+
 def test_no_state_and_an_obstacle() -> None:
     empty = made_up_state.state(queries=[], obstacle="state cannot be moved: this is local mode")
     assert "no query holds state yet" in shown(render_state(empty))
