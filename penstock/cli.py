@@ -17,6 +17,7 @@ from penstock.commands import (
     live,
     migration,
     offline,
+    replay,
     run,
     setup,
     simulate,
@@ -39,6 +40,7 @@ live.add_to(app)
 migration.add_to(app)
 offline.add_to(app)
 simulate.add_to(app)
+replay.add_to(app)
 audit.add_to(app)
 diagnosis.add_to(app)
 benches.add_to(app)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 from penstock.dataflow.critical import plain_critical
 from penstock.dataflow.window import ApplicationWindow, QueryWindow
@@ -23,6 +24,8 @@ class QuerySummary:
     latency_seconds: float | None = None
     timeline_seconds: Mapping[str, float] = field(default_factory=dict)
     critical: Mapping[str, object] = field(default_factory=dict)
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """What a policy was shown, as `window_record` writes it; only the journal keeps it."""
 
 
 def summarise(query: QueryWindow) -> QuerySummary:

@@ -1,0 +1,231 @@
+"""What another policy would have decided over what really happened, window by window.
+
+The load was what it was, but the size was not this policy's: once it would have held another size than was
+really held, its answers rest on windows that it would not have seen.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import EXECUTORS, ApplicationWindow, Execution, ExecutorState
+from penstock.dataflow.window_record import query_from
+from penstock.decide.manager import ManagerSettings, ScalingManager
+from penstock.decide.outcome import Outcome, Status
+from penstock.decide.policy import Policy, Proposal, Scale
+from penstock.decide.verdict import Accepted, Rejected, Verdict, Waiting
+from penstock.errors import BadInput
+from penstock.journal.records import ActionRecord, ObservationRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One observed window: what was held and done, and what the policy would have held and done."""
+
+    at: float
+    kind: str
+    reason: str
+    held: Mapping[str, int]
+    would_hold: Mapping[str, int]
+    decided: Mapping[str, int] | None
+    done: Mapping[str, int] | None
+    observed: bool
+    """Whether the policy would have held what was really held, so that it saw what it would have seen."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether one of both changes something, and the other not so."""
+        return self.decided != self.done
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """All moments of one application under one policy."""
+
+    application: str
+    policy: str
+    moments: tuple[Moment, ...]
+    unreadable: int
+    """Observations without what a policy needs, as older versions wrote them."""
+
+    @property
+    def steps(self) -> int:
+        """Changes that the policy would have made."""
+        return sum(moment.decided is not None for moment in self.moments)
+
+    @property
+    def steps_done(self) -> int:
+        """Changes that were really made."""
+        return sum(moment.done is not None for moment in self.moments)
+
+    @property
+    def unobserved(self) -> int:
+        """Windows in which the policy would have held another size than was observed."""
+        return sum(not moment.observed for moment in self.moments)
+
+    @property
+    def first_difference(self) -> Moment | None:
+        """The first window in which it decides otherwise than was done."""
+        return next((moment for moment in self.moments if moment.differs), None)
+
+    @property
+    def warning(self) -> str | None:
+        """From where on the answers depend on what was not observed."""
+        first = self.first_difference
+        if first is None or not self.unobserved:
+            return None
+        share = self.unobserved / len(self.moments)
+        return (
+            f"{share:.0%} of the windows, all after {first.at:.0f}, were observed at another size than "
+            f"{self.policy} would have held: what it decides there depends on what was not observed"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """One JSON-ready object."""
+        first = self.first_difference
+        return {
+            "application": self.application,
+            "policy": self.policy,
+            "windows": len(self.moments),
+            "unreadable": self.unreadable,
+            "steps": self.steps,
+            "steps_done": self.steps_done,
+            "first_difference_at": None if first is None else first.at,
+            "unobserved_windows": self.unobserved,
+            "warning": self.warning,
+            "decisions": [asdict(moment) for moment in self.moments],
+        }
+
+
+def replay(
+    observations: Sequence[ObservationRecord],
+    actions: Sequence[ActionRecord],
+    policy: Policy,
+    settings: ManagerSettings,
+) -> Replay:
+    """Ask the policy and the manager at every observed window of one application, in order."""
+    windows = list(_windows(observations))
+    if not windows:
+        raise BadInput(
+            f"none of the {len(observations)} observations says enough to ask a policy: they were written by "
+            "an older version"
+        )
+    done = _done_after([window.end for window in windows], actions)
+    taken = [action.ended_at - action.intended_at for action in actions if action.ended_at is not None]
+    replaying = _Replaying(policy, ScalingManager(settings), median(taken) if taken else 0.0)
+    moments = [replaying.ask(window, done.get(window.end)) for window in windows]
+    name = observations[0].application
+    return Replay(name, policy.name, tuple(moments), len(observations) - len(windows))
+
+
+@dataclass(slots=True)
+class _Replaying:
+    """A policy and a manager on their way through the windows, as the loop would lead them.
+
+    A change takes as long as it really took, or as changes of this application mostly do.
+    """
+
+    policy: Policy
+    manager: ScalingManager
+    change_seconds: float
+    would_hold: dict[str, int] = field(default_factory=dict)
+    under_way: Scale | None = None
+    changed_at: float = float("-inf")
+
+    def ask(self, window: ApplicationWindow, done: ActionRecord | None) -> Moment:
+        """The answer and the verdict for one window."""
+        held = dict(window.parallelism)
+        self.would_hold = self.would_hold or held
+        before = dict(self.would_hold)
+        verdict = self._verdict(window)
+        # state that is moved is no change of size, and says nothing of another policy's sizes
+        action = verdict.action if isinstance(verdict, Accepted) else None
+        decided = dict(action.parallelism) if isinstance(action, Scale) else None
+        if isinstance(action, Scale):
+            self._begin(window, action, done)
+        return Moment(
+            at=window.end,
+            kind=_kind(verdict),
+            reason=verdict.reason,
+            held=held,
+            would_hold=before,
+            decided=decided,
+            done=dict(done.planned) if done else None,
+            observed=before == held,
+        )
+
+    def _verdict(self, window: ApplicationWindow) -> Verdict:
+        if self.under_way is not None:
+            if window.end < self.changed_at:
+                return Waiting("a change is under way", self.changed_at)
+            self._end(self.under_way)
+        if window.start < self.changed_at:
+            answer: Proposal | NotReady = NotReady("the window began before the last change", "a later one")
+        else:
+            answer = self.policy.propose(window)
+        return self.manager.judge(window.end, window, answer)
+
+    def _begin(self, window: ApplicationWindow, action: Scale, done: ActionRecord | None) -> None:
+        same = done is not None and dict(done.planned) == dict(action.parallelism)
+        ended_at = done.ended_at if same and done is not None else None
+        self.changed_at = window.end + self.change_seconds if ended_at is None else ended_at
+        self.under_way = action
+        self.would_hold = {**self.would_hold, **action.parallelism}
+        self.manager.action_started(window.end, action)
+
+    def _end(self, action: Scale) -> None:
+        sizes = dict(action.parallelism)
+        self.under_way = None
+        self.manager.action_ended(self.changed_at, action, Outcome(Status.DONE, sizes, sizes, sizes, 0.0))
+
+
+def _windows(observations: Iterable[ObservationRecord]) -> Iterator[ApplicationWindow]:
+    """The windows again, of those that were kept whole."""
+    for record in observations:
+        if record.queries and not all(query.detail for query in record.queries):
+            continue
+        if not record.at > record.start:
+            continue
+        yield _window(record)
+
+
+def _window(record: ObservationRecord) -> ApplicationWindow:
+    shared = EXECUTORS in record.parallelism
+    held = record.parallelism.get(EXECUTORS, 0)
+    cores = max(1, record.slots // held) if held else 1
+    return ApplicationWindow(
+        application=record.application,
+        start=record.start,
+        end=record.at,
+        execution=Execution.SHARED_SLOTS if shared else Execution.PER_OPERATOR,
+        parallelism=dict(record.parallelism),
+        queries=tuple(
+            query_from(query.name, query.detail, record.start, record.at, asdict(query))
+            for query in record.queries
+        ),
+        executors=tuple(ExecutorState(str(n), "", cores) for n in range(held)),
+        slots_per_executor=cores,
+        warnings=record.warnings,
+    )
+
+
+def _done_after(ends: Sequence[float], actions: Iterable[ActionRecord]) -> dict[float, ActionRecord]:
+    """What was really done, by the end of the window after which it was."""
+    done: dict[float, ActionRecord] = {}
+    for action in actions:
+        if dict(action.planned) == dict(action.before):
+            continue
+        place = bisect_right(ends, action.intended_at)
+        if place:
+            done[ends[place - 1]] = action
+    return done
+
+
+def _kind(verdict: Verdict) -> str:
+    kinds: Mapping[type, str] = {Accepted: "accepted", Rejected: "rejected", Waiting: "waiting"}
+    return kinds.get(type(verdict), "nothing-to-do")

@@ -1,0 +1,151 @@
+"""Counterfactual decisions over a journal that the real loop has written."""
+
+import json
+import sqlite3
+
+import numpy as np
+import pytest
+
+from penstock.cli import perform
+from penstock.dataflow.batches import BatchExecution, StageExecution
+from penstock.dataflow.window_record import MOST_TASKS, plain_query, query_from
+from penstock.decide.manager import ScalingManager
+from penstock.decide.registry import policy_entry
+from penstock.errors import BadMetrics
+from penstock.journal.store import open_journal
+from penstock.loop import Loop, LoopSettings
+from penstock.simulate.ports import VirtualActuator
+from penstock.simulate.replay import replay
+from penstock.simulate.run import simulated
+from tests.fakes import a_query
+from tests.simulate.test_batches import spark
+
+
+def recorded(path, policy="ds2", experiment=None):
+    """Run the loop over simulated batches with a real journal."""
+    experiment = experiment or spark("steps:0=200,900=700", duration=1800, noise=0.02)
+    application, source = simulated(experiment, 0)
+    actuator, journal = VirtualActuator(application), open_journal(path)
+    settings = experiment.settings
+    loop = Loop(
+        experiment.name,
+        source,
+        policy_entry(policy).make(settings),
+        ScalingManager(settings.manager()),
+        journal,
+        actuator,
+        LoopSettings(policy_interval=settings.policy_interval),
+    )
+    while application.now < experiment.seconds:
+        due = (application.now // 20 + 1) * 20
+        application.advance(due if actuator.ends_at is None else min(due, actuator.ends_at))
+        assert loop.tick(float(application.now)).error is None
+    return journal, settings
+
+
+def test_the_policy_that_decided_decides_the_same_again(tmp_path):
+    journal, settings = recorded(tmp_path / "journal.db")
+    found = replay(
+        journal.observations(), journal.actions(), policy_entry("ds2").make(settings), settings.manager()
+    )
+    assert found.steps == found.steps_done == len(journal.actions()) > 0
+    assert found.first_difference is None and found.unobserved == 0 and found.warning is None
+    kinds = {moment.at: moment.kind for moment in found.moments}
+    for decision in journal.decisions():
+        assert kinds[decision.first_at] == decision.kind
+
+
+def test_another_policy_is_warned_of_where_it_was_not_observed(tmp_path):
+    journal, settings = recorded(tmp_path / "journal.db")
+    other = policy_entry("dynamic-allocation").make(settings)
+    found = replay(journal.observations(), journal.actions(), other, settings.manager())
+    first = found.first_difference
+    assert first is not None and first.observed and found.unobserved > 0
+    assert all(moment.observed for moment in found.moments if moment.at <= first.at)
+    assert f"all after {first.at:.0f}" in found.warning and "not observed" in found.warning
+
+
+def test_the_command_shows_and_prints_json(capsys, tmp_path):
+    path = tmp_path / "journal.db"
+    recorded(path)
+    config = tmp_path / "penstock.yaml"
+    config.write_text("policy_interval: 20s\nbatch_period: 10s\n")
+    arguments = ["replay", str(path), "--policy", "dynamic-allocation", "--config", str(config)]
+    assert perform([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["policy"] == "dynamic-allocation" and found["windows"] == len(found["decisions"]) == 90
+    assert found["first_difference_at"] and found["warning"] and found["steps_done"] > 0
+    assert perform(arguments) == 0
+    assert "Beware" in capsys.readouterr().out
+
+
+def test_per_operator_windows_are_kept_whole():
+    query = a_query(batch_seconds=())
+    back = query_from("words-id", json.loads(json.dumps(plain_query(query))), 0.0, 10.0, rest_of(query))
+    assert back.graph == query.graph and back.sources == query.sources
+    assert back.metrics.records_in.tolist() == query.metrics.records_in.tolist()
+    assert back.metrics.useful_seconds.tolist() == query.metrics.useful_seconds.tolist()
+
+
+def test_stages_of_very_many_tasks_are_kept_as_alike():
+    tasks = MOST_TASKS + 1
+    columns = [np.arange(tasks, dtype=np.float64)] * 4
+    stage = StageExecution("count", *columns, wall_seconds=3.0)
+    batch = BatchExecution(7, 0.0, 4.0, 4, 100.0, (stage,), settled=False)
+    query = a_query()
+    plain = json.loads(json.dumps(plain_query(type(query)(**{**fields(query), "batches": (batch,)}))))
+    (back,) = query_from("x", plain, 0.0, 10.0, rest_of(query)).batches
+    assert (back.batch_id, back.settled, back.stages[0].tasks) == (7, False, tasks)
+    assert back.stages[0].records_in.sum() == pytest.approx(columns[0].sum())
+
+
+@pytest.mark.parametrize("spoilt", [{}, {"version": 9}, {"version": 1, "operators": 3}])
+def test_what_is_no_window_is_refused(spoilt):
+    with pytest.raises(BadMetrics):
+        query_from("x", spoilt, 0.0, 10.0, rest_of(a_query()))
+
+
+def test_bad_journals_end_with_exit_code_2_and_one_line(capsys, tmp_path):
+    foreign, torn, empty, old = (tmp_path / name for name in ("foreign", "torn.db", "empty.db", "old.db"))
+    foreign.write_text("this is no database, whatever its name says")
+    for path in (torn, old):
+        recorded(path)[0].close()
+    open_journal(empty).close()
+    with sqlite3.connect(old) as connection:
+        connection.execute('UPDATE observations SET queries = \'[{"name": "w", "colour": 3}]\'')
+    content = torn.read_bytes()
+    torn.write_bytes(content[: len(content) // 3])
+    (tmp_path / "torn.db-wal").unlink(missing_ok=True)
+    said = {
+        tmp_path / "none.db": "no such file",
+        empty: "no observations",
+        foreign: "",
+        torn: "",
+        old: "colour",
+    }
+    for path, words in said.items():
+        assert perform(["replay", str(path)]) == 2, path
+        (line,) = capsys.readouterr().err.splitlines()
+        assert str(path) in line and words in line
+
+
+def test_observations_of_older_versions_are_told_apart(capsys, tmp_path):
+    path = tmp_path / "journal.db"
+    recorded(path)
+    with sqlite3.connect(path) as connection:
+        queries = "json_set(queries, '$[0].detail', json('{}'))"
+        connection.execute(f"UPDATE observations SET queries = {queries} WHERE id <= 10")
+    assert perform(["replay", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["unreadable"] == 10
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE observations SET queries = {queries}")
+    assert perform(["replay", str(path)]) == 2
+    assert "older version" in capsys.readouterr().err
+
+
+def rest_of(query):
+    return {"name": query.name, "period_seconds": query.period_seconds, "latency_seconds": None}
+
+
+def fields(query):
+    return {name: getattr(query, name) for name in type(query).__dataclass_fields__}
