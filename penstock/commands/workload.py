@@ -34,7 +34,7 @@ def workload(  # noqa: PLR0913, PLR0917
         str, typer.Option(help="Records a second, or a rate profile such as sine:mean=100,...")
     ] = "100",
     duration: Annotated[str, typer.Option(help="How long to measure.")] = "30s",
-    warm_up: Annotated[str, typer.Option("--warm-up", help="How long to run before that.")] = "15s",
+    warm_up: Annotated[str, typer.Option("--warm-up", help="How long to run before that.")] = "10s",
     trigger: Annotated[str, typer.Option(help="Trigger interval; 0s begins a batch at once.")] = "1s",
     cores: Annotated[int, typer.Option(min=1, help="Slots of the embedded cluster.")] = 2,
     skew: Annotated[float, typer.Option(min=0, max=1, help="Share that goes to one key or instance.")] = 0.0,
@@ -89,13 +89,14 @@ def profile_of(rate: str) -> str:
 
 def _run(entry: Workload, ask: Ask, seconds: tuple[float, ...], cores: int) -> dict[str, Any]:
     from penstock.bench.spark_cluster import cluster, scratch_directory
-    from penstock.bench.spark_workload import Pace, run_load, workload_shape
+    from penstock.bench.spark_workload import Pace, run_load, warm, workload_shape
 
-    ask = dataclasses.replace(ask, events_per_second=mean_rate(ask.profile, sum(seconds[:2])))
-    pace = Pace(*seconds)
+    rate = mean_rate(ask.profile, sum(seconds[:2]))
+    ask, pace = dataclasses.replace(ask, events_per_second=rate), Pace(*seconds)
     with _bar(entry.name, pace.warm_up_seconds + pace.seconds) as advance:
         shape = workload_shape(cores, f"penstock workload {entry.name}")
         with cluster(shape) as spark, scratch_directory() as scratch:
+            warm(spark, entry, ask, scratch / "warm", round(rate))
             found = run_load(spark, entry, ask, scratch / "checkpoint", pace, advance)
     result = {"workload": entry.name, "profile": ask.profile, "cores": cores, **figures_of(found, cores)}
     return {**result, **_yahoo_latency(ask.redis)} if entry.name == "yahoo" else result
