@@ -41,7 +41,8 @@ class UnitReader:
 
     What waits at a source stands before the busiest operator that the source reaches, since with bounded
     queues a slow operator makes its records wait there. A queue inside grows by what is fed to an operator
-    and not taken by it; where `sources` has a reading of the operator's own input, that counts instead.
+    and not taken by it; where `sources` has a reading of the operator's own input, that counts instead, also
+    for what waits at the source before it.
     """
 
     def __init__(self, unscalable: frozenset[str] = frozenset()) -> None:
@@ -182,11 +183,18 @@ def _before_busiest(query: QueryWindow, busy: Floats) -> dict[int, float]:
     waiting: dict[int, float] = {}
     for name in graph.sources:
         reached = _reached(graph, graph.index[name])
-        if reached:
+        if reached and not _read_by_itself(query, graph.index[name]):
             full = min(SATURATED, max(float(busy[number]) for number in reached))
             first = next(number for number in reached if busy[number] >= full)
             waiting[first] = waiting.get(first, 0.0) + query.sources[name].backlog_records
     return waiting
+
+
+def _read_by_itself(query: QueryWindow, origin: int) -> bool:
+    """Whether every operator that a source feeds has a reading of its own input, as behind topics."""
+    graph = query.graph
+    fed = [o.name for number, o in enumerate(graph.operators) if origin in graph.upstream[number]]
+    return all(name in query.sources for name in fed)
 
 
 def _reached(graph: LogicalGraph, origin: int) -> list[int]:

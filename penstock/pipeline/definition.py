@@ -1,0 +1,243 @@
+"""What a pipeline is: its functions and topics, said in Python or YAML, and checked before anything runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+from penstock.durations import parse_duration
+from penstock.errors import BadInput
+from penstock.pipeline.layout import Layout, laid_out
+from penstock.pipeline.topics import Location, Stream, Topic
+
+MOST_PARALLELISM = 64
+"""Where no limits are given a function may have up to so many instances."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+class Takes(Enum):
+    """What a function is called with."""
+
+    PANDAS = "pandas"
+    """A pandas DataFrame of some records; gives back one."""
+    ARROW = "arrow"
+    """An Arrow RecordBatch of some records; gives back a RecordBatch or a Table."""
+    DATAFRAME = "dataframe"
+    """A PySpark DataFrame of a whole batch; gives back one. Called on the driver."""
+    KEYED = "keyed"
+    """(key, pandas DataFrame, state) of one key; gives back (pandas DataFrame, new state)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function: what it reads and writes, and within which limits it is scaled."""
+
+    name: str
+    call: Callable[..., Any]
+    reads: tuple[str, ...]
+    writes: str | None
+    takes: Takes
+    least: int
+    most: int
+    latency_target: float | None = None
+    schema: str | None = None
+    key: tuple[str, ...] = ()
+    state: str | None = None
+    order: str | None = None
+    timeout: float | None = None
+
+    @property
+    def scalable(self) -> bool:
+        """A stateful function keeps the partitions that its checkpoint has."""
+        return self.takes is not Takes.KEYED and self.least < self.most
+
+
+class Pipeline:
+    """Functions joined by topics; `topics` says where those lie that do not say it themselves."""
+
+    def __init__(self, name: str, topics: Location | None = None) -> None:
+        self.name = _named("pipeline", name)
+        self.location = topics
+        self.functions: dict[str, Function] = {}
+        self._topics: dict[str, Topic] = {}
+
+    def topic(self, name: str, schema: str | None = None, at: Location | None = None) -> Topic:
+        """Declare a topic: its schema, which every topic needs that no function writes, and its place."""
+        if name in self._topics:
+            raise BadInput(f"{self.name}: topic {name!r} is declared twice")
+        self._topics[name] = Topic(_named("topic", name), schema, at)
+        return self._topics[name]
+
+    def function(self, *, name: str | None = None, **options: Any) -> Callable[[Call], Call]:
+        """Make a function of the pipeline; `add` says what can be given."""
+
+        def decorate(call: Call) -> Call:
+            self.add(call, name=name, **options)
+            return call
+
+        return decorate
+
+    def add(  # noqa: PLR0913
+        self,
+        call: Callable[..., Any],
+        *,
+        reads: str | tuple[str, ...] | list[str],
+        writes: str | None = None,
+        name: str | None = None,
+        parallelism: int | tuple[int, int] = (1, MOST_PARALLELISM),
+        latency_target: object = None,
+        schema: str | None = None,
+        takes: str | None = None,
+        key: str | tuple[str, ...] | list[str] = (),
+        state: str | None = None,
+        order: str | None = None,
+        timeout: object = None,
+    ) -> Function:
+        """Add a function.
+
+        `schema` is that of the records it writes. `key` with `state` (the schema of what is kept for each
+        key) makes it a keyed stateful one; `key` alone brings records of one key to one instance, and
+        `order` sorts them there by a column. `timeout` bounds one call.
+        """
+        called = _named("function", name or str(getattr(call, "__name__", "")))
+        if called in self.functions:
+            raise BadInput(f"{self.name}: function {called!r} is defined twice")
+        if not _names(reads):
+            raise BadInput(f"{self.name}: function {called!r} reads no topic")
+        least, most = _limits(called, parallelism)
+        function = Function(
+            name=called,
+            call=call,
+            reads=_names(reads),
+            writes=writes,
+            takes=_takes(called, takes, state, _names(key)),
+            least=least,
+            most=most,
+            latency_target=_seconds(called, "latency_target", latency_target),
+            schema=schema,
+            key=_names(key),
+            state=state,
+            order=order,
+            timeout=_seconds(called, "timeout", timeout),
+        )
+        self.functions[called] = function
+        return function
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """All topics, declared or only named by functions; a writer's schema is its topic's."""
+        found = dict(self._topics)
+        for function in self.functions.values():
+            for name in (*function.reads, *([function.writes] if function.writes else [])):
+                found.setdefault(name, Topic(name))
+        for function in self.functions.values():
+            if function.writes and function.schema and found[function.writes].schema is None:
+                declared = found[function.writes]
+                found[function.writes] = Topic(declared.name, function.schema, declared.at)
+        return found
+
+    def layout(self) -> Layout:
+        """The graph of functions and topics; BadInput names what is wrong with it."""
+        if not self.functions:
+            raise BadInput(f"{self.name}: the pipeline has no functions")
+        declared = frozenset(self._topics)
+        _check_topics(self, declared)
+        return laid_out(
+            {name: (one.reads, one.writes) for name, one in self.functions.items()},
+            frozenset(name for name, one in self.functions.items() if not one.scalable),
+        )
+
+    def check(self) -> Layout:
+        """All that must hold before the pipeline can run: the graph, schemas and places."""
+        layout = self.layout()
+        for name, topic in self.topics.items():
+            self._check_topic(layout, name, topic)
+        return layout
+
+    def _check_topic(self, layout: Layout, name: str, topic: Topic) -> None:
+        place = topic.at or self.location
+        if place is None:
+            raise BadInput(f"{self.name}: topic {name!r} has no place; give topics=files(...) or kafka(...)")
+        written = [one for one in self.functions.values() if one.writes == name]
+        if isinstance(place, Stream):
+            if written:
+                raise BadInput(
+                    f"{self.name}: function {written[0].name!r} writes topic {name!r}, which is only read"
+                )
+            return
+        if topic.schema is None:
+            wanted = f"schema= of function {written[0].name!r}" if written else f"topic({name!r}, schema=...)"
+            raise BadInput(f"{self.name}: topic {name!r} has no schema; give {wanted}")
+        for one in written:
+            if one.schema is not None and _squeezed(one.schema) != _squeezed(topic.schema):
+                raise BadInput(
+                    f"{self.name}: function {one.name!r} writes {one.schema!r} to topic {name!r}, "
+                    f"whose schema is {topic.schema!r}"
+                )
+
+
+def _check_topics(pipeline: Pipeline, declared: frozenset[str]) -> None:
+    """A topic is known by its declaration or by its writer; names must tell functions and topics apart."""
+    written = {one.writes for one in pipeline.functions.values() if one.writes}
+    for function in pipeline.functions.values():
+        for topic in function.reads:
+            if topic not in declared and topic not in written:
+                raise BadInput(
+                    f"{pipeline.name}: function {function.name!r} reads the unknown topic {topic!r}: "
+                    "no function writes it, and it is not declared"
+                )
+    for name in pipeline.functions:
+        if name in declared or name in written:
+            raise BadInput(f"{pipeline.name}: {name!r} is the name of a function and of a topic")
+
+
+def _named(kind: str, name: str) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BadInput(
+            f"{kind}: {name!r} is not a name of letters, digits, - and _ that starts with a letter"
+        )
+    return name
+
+
+def _names(given: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _limits(name: str, given: int | tuple[int, int]) -> tuple[int, int]:
+    pair = (given, given) if isinstance(given, int) else tuple(given)
+    whole = len(pair) == 2 and all(isinstance(one, int) and not isinstance(one, bool) for one in pair)
+    if not whole or not 1 <= pair[0] <= pair[1]:
+        raise BadInput(
+            f"function {name!r}: parallelism {given!r} is not a number or (least, most), from 1 on"
+        )
+    return pair[0], pair[1]
+
+
+def _seconds(name: str, option: str, given: object) -> float | None:
+    try:
+        seconds = None if given is None else parse_duration(given)
+    except ValueError as error:
+        raise BadInput(f"function {name!r}: {option}: {error}") from None
+    if seconds is not None and seconds <= 0:
+        raise BadInput(f"function {name!r}: {option} is {given!r}, not above 0")
+    return seconds
+
+
+def _takes(name: str, given: str | None, state: str | None, key: tuple[str, ...]) -> Takes:
+    known = [one.value for one in Takes]
+    if given is not None and given not in known:
+        raise BadInput(f"function {name!r}: takes {given!r}, not one of {', '.join(known)}")
+    if (state is not None or given == Takes.KEYED.value) and not (state and key):
+        raise BadInput(f"function {name!r}: a keyed stateful function needs both key and state")
+    if state is not None:
+        return Takes.KEYED
+    return Takes(given) if given else Takes.PANDAS
+
+
+def _squeezed(schema: str) -> str:
+    return re.sub(r"\s+", " ", schema.replace(",", " , ")).strip().lower()

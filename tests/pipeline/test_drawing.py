@@ -1,0 +1,55 @@
+"""The picture of a pipeline: every function and topic, with its figures where it runs."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from rich.console import Console
+
+from penstock.pipeline.drawing import svg, table
+from tests.pipeline.test_definition import thumbnails
+
+FIGURES = {
+    "resize": {
+        "parallelism": 3, "least": 1, "most": 15, "pinned": True, "arrival_per_second": 120.0,
+        "observed_per_second": 118.2, "written_per_second": 118.2, "backlog_records": 4321.0,
+        "busy_ratio": 0.82, "dead_letters": 2,
+    },
+    "recognise": {"parallelism": 5, "error": "it failed", "observed_per_second": float("nan")},
+}  # fmt: skip
+
+
+def texts(drawing):
+    return [element.text or "" for element in ElementTree.fromstring(drawing).iter() if "text" in element.tag]
+
+
+def test_the_svg_has_every_function_and_topic_with_its_figures():
+    layout = thumbnails().layout()
+    drawing = svg(layout, FIGURES, "thumbnails & more")
+    said = texts(drawing)
+    for name in ("images", "small", "stored", "objects", "store", "resize ×3", "recognise ×5"):
+        assert name in said, said
+    assert "backlog 4,321" in said and "118/s, busy 82%" in said
+    root = ElementTree.fromstring(drawing)
+    assert len([element for element in root.iter() if element.tag.endswith("rect")]) == 7
+    assert len([e for e in root.iter() if e.tag.endswith("path")]) == 6 + 1
+    assert 'class="w"' in drawing
+
+
+def test_a_pipeline_that_does_not_run_is_drawn_without_figures():
+    said = texts(svg(thumbnails().layout(), {}, "thumbnails"))
+    assert "resize" in said and not [text for text in said if "backlog" in text]
+
+
+def test_boxes_do_not_overlap():
+    root = ElementTree.fromstring(svg(thumbnails().layout(), {}, "t"))
+    places = [(e.get("x"), e.get("y")) for e in root.iter() if e.tag.endswith("rect")]
+    assert len(set(places)) == len(places)
+
+
+def test_the_terminal_shows_rates_backlog_and_parallelism():
+    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(table(thumbnails().layout(), FIGURES, "thumbnails"))
+    shown = console.export_text()
+    assert "3 of 1–15 pinned" in shown and "4,321" in shown and "82%" in shown
+    assert "images → small" in shown

@@ -1,0 +1,132 @@
+"""What the monitor makes of batches, and that every policy works on it through the real loop."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.dataflow.rates import operator_rates
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import Execution
+from penstock.decide.units import UnitReader
+from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor, Reading
+from penstock.settings import Settings
+from tests.pipeline.virtual_pipeline import VirtualPipeline, word_count
+
+HELD = {"split": 2, "count": 1}
+
+
+def a_batch(function, end, records, written, useful, parallelism, dead=0.0):
+    work = tuple(
+        InstanceWork(n, records / parallelism, written / parallelism, dead / parallelism, useful)
+        for n in range(parallelism)
+    )
+    return BatchDone(function, int(end), end - 4, end, parallelism, work)
+
+
+def started():
+    monitor = Monitor("words", word_count().layout())
+    first = monitor.observe(0.0, HELD, {"split": Reading(100.0, 0.0)})
+    assert isinstance(first, NotReady)
+    return monitor
+
+
+def test_rates_of_a_window_are_those_of_its_batches():
+    monitor = started()
+    monitor.finished(a_batch("split", 5, 400, 8000, 4.0, 2, dead=3))
+    monitor.finished(a_batch("count", 9, 6000, 60, 6.0, 1))
+    window = monitor.observe(10.0, HELD, {"split": Reading(50.0, 120.0)})
+    assert window.execution is Execution.PER_OPERATOR
+    assert window.parallelism == HELD
+    (query,) = window.queries
+    rates = operator_rates(query.graph, query.metrics, HELD)
+    split, count = query.graph.index["split"], query.graph.index["count"]
+    assert rates.true_processing[split] == pytest.approx(100.0)
+    assert rates.true_processing[count] == pytest.approx(1000.0)
+    assert rates.selectivity[split] == pytest.approx(20.0)
+    assert query.sources["sentences"].offered_per_second == 50.0
+    assert query.sources["count"].backlog_records == 2000
+    figures = monitor.figures()["split"]
+    assert figures.service_seconds == pytest.approx(0.02)
+    assert figures.completion_seconds == pytest.approx(10 / 400)
+    assert figures.busy_ratio == pytest.approx(0.4)
+    assert monitor.counted("split")["dead_letters"] == 3
+
+
+def test_the_backlog_stands_before_the_function_that_reads_the_topic():
+    monitor = started()
+    monitor.finished(a_batch("split", 5, 400, 8000, 1.0, 2))
+    monitor.finished(a_batch("count", 9, 8000, 60, 9.5, 1))
+    window = monitor.observe(10.0, HELD, {"split": Reading(50.0, 300.0)})
+    units = {unit.name: unit for unit in UnitReader().read(window)}
+    assert (units["split"].backlog, units["count"].backlog) == (300.0, 0.0)
+
+
+def test_a_window_goes_on_until_a_function_that_is_waited_for_has_ended_a_batch():
+    monitor = started()
+    monitor.finished(a_batch("split", 5, 400, 8000, 4.0, 2))
+    waiting = monitor.observe(10.0, HELD, {"split": Reading(50.0, 0.0)})
+    assert isinstance(waiting, NotReady) and "'count'" in waiting.reason
+    monitor.finished(a_batch("count", 14, 8000, 60, 6.0, 1))
+    window = monitor.observe(20.0, HELD, {"split": Reading(50.0, 0.0)})
+    assert (window.start, window.end) == (0.0, 20.0)
+    assert window.queries[0].metrics.records_in.max() == pytest.approx(8000)
+
+
+def test_batches_at_another_parallelism_do_not_count():
+    monitor = started()
+    monitor.finished(a_batch("split", 5, 400, 8000, 4.0, 1))
+    seen = monitor.observe(10.0, HELD, {"split": Reading(50.0, 7.0)})
+    assert isinstance(seen, NotReady) and "'split' at 2 instances" in seen.reason
+
+
+def test_an_unknown_rate_from_outside_is_not_guessed():
+    monitor = started()
+    seen = monitor.observe(10.0, HELD, {"split": Reading(float("nan"), 0.0)})
+    assert isinstance(seen, NotReady) and "'sentences'" in seen.reason
+
+
+def test_what_waited_before_the_monitor_began_is_no_negative_backlog():
+    monitor = started()
+    monitor.finished(a_batch("split", 5, 400, 100, 4.0, 2))
+    monitor.finished(a_batch("count", 9, 900, 60, 6.0, 1))
+    window = monitor.observe(10.0, HELD, {"split": Reading(50.0, 0.0)})
+    assert window.queries[0].sources["count"].backlog_records == 0.0
+
+
+SETTINGS = {
+    "policy_interval": 10.0,
+    "warm_up_intervals": 1,
+    "activation_intervals": 1,
+    "utilisation": 1.0,
+    "utilisation_low": 0.5,
+    "max_executors": 40,
+    "scale_down_delay": 10.0,
+    "catch_up": 100_000.0,
+}
+
+
+def test_ds2_sizes_both_functions_exactly_in_one_step():
+    run = VirtualPipeline(Settings(policy="ds2", **SETTINGS)).run(200)
+    assert run.errors == []
+    assert dict(run.record.records[0].planned) == {"split": 10, "count": 20}
+    assert len(run.record.records) == 1
+    assert run.board.wanted() == {"split": 10, "count": 20}
+
+
+@pytest.mark.parametrize("policy", ["threshold", "dhalion", "ds2-learned", "queueing", "autrascale", "drs"])
+def test_every_policy_drives_the_pipeline_through_the_same_loop(policy):
+    settings = {**SETTINGS, "utilisation": 0.8, "latency_target": 20.0}
+    run = VirtualPipeline(Settings(policy=policy, **settings)).run(600)
+    assert run.errors == []
+    assert run.record.records, run.record.decisions
+    held = run.board.wanted()
+    assert held["split"] > 1 and held["count"] > 1, held
+
+
+def test_threshold_takes_many_steps_where_ds2_takes_one():
+    steps = {
+        policy: len(VirtualPipeline(Settings(policy=policy, **SETTINGS)).run(400).record.records)
+        for policy in ("ds2", "threshold")
+    }
+    assert steps["ds2"] == 1
+    assert steps["threshold"] >= 9

@@ -1,0 +1,123 @@
+"""How functions are called: results, dead letters around records that fail, timeouts, wrong schemas."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.pipeline.keyed import KeyedServer
+from penstock.pipeline.serving import (
+    DEAD,
+    ERROR,
+    OUTCOME,
+    RECORD,
+    SERVED,
+    Server,
+    WrongSchema,
+    outcomes,
+)
+
+SCHEMA = pa.schema([("number", pa.int64()), ("half", pa.float64())])
+
+
+def batch(numbers):
+    return pa.RecordBatch.from_arrays([pa.array(numbers, pa.int64())], names=["number"])
+
+
+def halve(frame):
+    if (frame["number"] < 0).any():
+        raise ValueError("a negative number")
+    return frame.assign(half=frame["number"] / 2)
+
+
+def server(call=halve, **options):
+    return Server("halve", call, **{"arrow": False, "schema": SCHEMA, **options})
+
+
+@given(st.lists(st.integers(-5, 20), max_size=40))
+def test_every_record_is_served_once_or_becomes_a_dead_letter_with_its_exception(numbers):
+    served = server().serve(batch(numbers))
+    results = [number for table in served.tables for number in table.column("number").to_pylist()]
+    assert results == [number for number in numbers if number >= 0]
+    dead = [json.loads(one.record)["number"] for one in served.dead]
+    assert dead == [number for number in numbers if number < 0]
+    assert {one.error for one in served.dead} <= {"ValueError: a negative number"}
+
+
+def test_results_and_dead_letters_come_in_one_shape():
+    (good, bad) = outcomes(server().serve(batch([4, -1])), SCHEMA)
+    assert good.schema == bad.schema
+    assert good.to_pylist() == [{"number": 4, "half": 2.0, OUTCOME: SERVED, RECORD: None, ERROR: None}]
+    assert bad.to_pylist()[0][OUTCOME] == DEAD
+    assert bad.to_pylist()[0][RECORD] == '{"number": -1}'
+
+
+def test_arrow_functions_get_and_give_arrow():
+    def double(given):
+        assert isinstance(given, pa.RecordBatch)
+        return pa.table({"half": [1.0] * len(given), "number": given.column("number")})
+
+    served = server(double, arrow=True).serve(batch([1, 2]))
+    assert served.tables[0].schema == SCHEMA
+
+
+def test_a_function_without_a_topic_may_return_nothing():
+    seen = []
+    served = server(lambda frame: seen.append(len(frame)), schema=None).serve(batch([1, 2]))
+    assert (served.tables, served.dead, seen) == ([], [], [2])
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (pd.DataFrame({"number": [1]}), "function 'halve' returned no column 'half'"),
+        (pd.DataFrame({"number": [1], "half": ["?"]}), "in column 'half', not double"),
+        (pd.DataFrame({"number": [1], "half": [1.0], "more": [1]}), "the column 'more'"),
+        (None, "function 'halve' returned NoneType"),
+        (pd.DataFrame({"number": [1, "a"], "half": [1.0, 2.0]}), "function 'halve' returned a mixed column"),
+    ],
+)
+def test_a_wrong_schema_names_function_and_column(result, said):
+    with pytest.raises(WrongSchema) as caught:
+        server(lambda _frame: result).serve(batch([1]))
+    assert said in str(caught.value)
+
+
+def test_a_record_that_hangs_becomes_a_dead_letter():
+    def stuck(frame):
+        if (frame["number"] == 3).any():
+            time.sleep(30)
+        return halve(frame)
+
+    begun = time.monotonic()
+    served = server(stuck, timeout=0.05).serve(batch([1, 2, 3, 4]))
+    assert time.monotonic() - begun < 5
+    assert [json.loads(one.record)["number"] for one in served.dead] == [3]
+    assert "TimeoutError: the call took longer than 0.05 s" in served.dead[0].error
+    assert sum(len(table) for table in served.tables) == 3
+
+
+def total(key, frame, state):
+    if (frame["number"] < 0).any():
+        raise ValueError("a negative number")
+    now = (state[0] if state else 0) + int(frame["number"].sum())
+    return pd.DataFrame({"number": [now], "half": [now / 2]}), (now,)
+
+
+def test_a_keyed_function_keeps_its_state_around_a_record_that_fails():
+    keyed = KeyedServer("total", total, SCHEMA)
+    served, state = keyed.serve(("a",), pd.DataFrame({"number": [1, -5, 2]}), (10,))
+    assert state == (13,)
+    assert [table.column("number").to_pylist() for table in served.tables] == [[11], [13]]
+    assert [json.loads(one.record)["number"] for one in served.dead] == [-5]
+
+
+def test_a_keyed_function_serves_all_records_of_a_key_in_one_call():
+    served, state = KeyedServer("total", total, SCHEMA).serve(("a",), pd.DataFrame({"number": [1, 2]}), None)
+    assert (len(served.tables), state) == (1, (3,))

@@ -1,0 +1,89 @@
+"""A pipeline in virtual time: batches that follow from rates and costs, for the real monitor and loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.decide.manager import ScalingManager
+from penstock.decide.registry import policy_entry
+from penstock.loop import Loop, LoopSettings
+from penstock.pipeline import Pipeline, files
+from penstock.pipeline.board import Board, BoardActuator
+from penstock.pipeline.limits import WithinLimits
+from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor, Reading
+from penstock.settings import Settings
+from penstock.simulate.ports import MemoryRecord
+
+BATCH_SECONDS = 5.0
+WORDS = 20
+RATE = 100.0
+COSTS = {"split": 9.9 / RATE, "count": 19.8 / (RATE * WORDS)}
+"""Seconds a record: 10 instances of split and 20 of count are busy 99 % of the time."""
+SELECTIVITY = {"split": WORDS, "count": 0.5}
+
+
+def word_count(most=40):
+    pipeline = Pipeline("words", topics=files("topics"))
+    pipeline.topic("sentences", schema="sentence string")
+    pipeline.add(len, name="split", reads="sentences", writes="words", schema="word string",
+                 parallelism=(1, most))  # fmt: skip
+    pipeline.add(len, name="count", reads="words", writes="counts", schema="word string, seen bigint",
+                 parallelism=(1, most))  # fmt: skip
+    return pipeline
+
+
+@dataclass
+class VirtualPipeline:
+    """Every five seconds each function serves what waits, or as much as its instances can."""
+
+    settings: Settings
+    rate: float = RATE
+    now: float = 0.0
+    waiting: dict[str, float] = field(default_factory=lambda: {"split": 0.0, "count": 0.0})
+
+    def __post_init__(self):
+        layout = word_count().layout()
+        self.board = Board({"split": (1, 40), "count": (1, 40)}, {})
+        self.monitor = Monitor("words", layout)
+        policy = policy_entry(self.settings.policy).make(self.settings)
+        self.record = MemoryRecord()
+        self.loop = Loop(
+            "words",
+            self,
+            WithinLimits(policy, self.board.limits, self.board.pinned),
+            ScalingManager(self.settings.manager()),
+            self.record,
+            BoardActuator(self.board),
+            LoopSettings(policy_interval=self.settings.policy_interval),
+        )
+        self.errors = []
+
+    def observe(self, now):
+        return self.monitor.observe(
+            now, self.board.wanted(), {"split": Reading(self.rate, self.waiting["split"])}
+        )
+
+    def pass_batch(self):
+        self.now += BATCH_SECONDS
+        self.waiting["split"] += self.rate * BATCH_SECONDS
+        for name in ("split", "count"):
+            held = self.board.begin_batch(name)
+            served = min(self.waiting[name], held * BATCH_SECONDS / COSTS[name])
+            self.waiting[name] -= served
+            if name == "split":
+                self.waiting["count"] += served * WORDS
+            work = tuple(
+                InstanceWork(n, served / held, served / held * SELECTIVITY[name], 0.0,
+                             served / held * COSTS[name])
+                for n in range(held)
+            )  # fmt: skip
+            self.monitor.finished(BatchDone(name, int(self.now), self.now - 5, self.now, held, work))
+            self.board.end_batch(name)
+
+    def run(self, seconds):
+        while self.now < seconds:
+            self.pass_batch()
+            cycle = self.loop.tick(self.now)
+            if cycle.error:
+                self.errors.append(cycle.error)
+        return self
