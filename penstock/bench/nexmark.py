@@ -28,8 +28,8 @@ QUICK_QUERIES = (1, 5, 8)
 PACE_OF_EVENT_TIME = 10_000.0
 """Events in a second of event time: a window of 10 s holds 100,000, and closes within a batch or two."""
 
-CHUNK = 200_000
-"""Events made at a time when the generator's speed is taken, and in a batch when a capacity is."""
+CHUNK = 50_000
+"""Events made at a time when the generator's speed is taken, as many as the source makes."""
 
 Progress = Callable[[str], None]
 Wanted = Mapping[str, Sequence[str]]
@@ -41,13 +41,15 @@ class Effort:
 
     queries: tuple[int, ...]
     batches: int
+    events_a_batch: int
+    """While a capacity is measured."""
     pace: Pace
     shares: tuple[float, ...]
     """Of the capacity, tried in this order until one is sustained."""
 
 
-FULL = Effort(tuple(QUERIES), batches=4, pace=Pace(6, 14), shares=(0.8, 0.6))
-QUICK = Effort(QUICK_QUERIES, batches=2, pace=Pace(4, 8), shares=(0.7,))
+FULL = Effort(tuple(QUERIES), batches=4, events_a_batch=200_000, pace=Pace(6, 14), shares=(0.8, 0.6))
+QUICK = Effort(QUICK_QUERIES, batches=2, events_a_batch=100_000, pace=Pace(4, 8), shares=(0.7,))
 
 
 def run(quick: bool, progress: Progress) -> BenchReport:
@@ -74,19 +76,26 @@ def _generated(stream: Nexmark, wanted: Wanted, seconds: float) -> float:
     begun, events = time.perf_counter(), 0
     while time.perf_counter() - begun < seconds:
         for kind, columns in wanted.items():
-            stream.batch(kind, events, CHUNK // 4, columns)
-        events += CHUNK // 4
+            stream.batch(kind, events, CHUNK, columns)
+        events += CHUNK
     return events / (time.perf_counter() - begun)
 
 
 def _row(spark: SparkSession, scratch: Path, number: int, effort: Effort, progress: Progress) -> Row:
     entry = workload(f"nexmark-q{number}")
-    ask = Ask("", 0.0, CORES, CORES, events_per_second=PACE_OF_EVENT_TIME, most_per_batch=CHUNK)
+    ask = Ask(
+        "", 0.0, CORES, CORES, events_per_second=PACE_OF_EVENT_TIME, most_per_batch=effort.events_a_batch
+    )
     progress(f"{entry.name}: capacity")
     most = capacity(spark, entry, ask, scratch / f"{number}-capacity", effort.batches, warm_up=2)
     found, rate = _sustained(spark, scratch, entry, replace(ask, most_per_batch=None), most, effort, progress)
     made = events_per_second(columns_of(spark, number), progress)
     return {"case": f"q{number}", **row_figures(found, rate, most, made)}
+
+
+def _ask(effort: Effort) -> Ask:
+    most = effort.events_a_batch
+    return Ask("", 0.0, CORES, CORES, events_per_second=PACE_OF_EVENT_TIME, most_per_batch=most)
 
 
 def _sustained(
@@ -153,7 +162,9 @@ def _source_capacity(spark: SparkSession, scratch: Path, effort: Effort, progres
     """All columns of the bids, read and thrown away: what reading alone can do."""
     progress("the source alone")
     entry = Workload("nexmark-source", "", _all_bids)
-    ask = Ask("", 0.0, CORES, CORES, events_per_second=PACE_OF_EVENT_TIME, most_per_batch=CHUNK)
+    ask = Ask(
+        "", 0.0, CORES, CORES, events_per_second=PACE_OF_EVENT_TIME, most_per_batch=effort.events_a_batch
+    )
     return capacity(spark, entry, ask, scratch / "source", effort.batches, warm_up=3)
 
 
@@ -186,7 +197,7 @@ def _notes(effort: Effort) -> list[str]:
     return [
         "records are events of all kinds: a query that reads bids alone is given 92 rows for 100 of them",
         "latency is from a record's offer to the commit of its batch; batches follow each other at once",
-        f"capacity is the median of {effort.batches} batches of {CHUNK} events after two for the warm-up; "
-        f"offered is {shares} of it for {effort.pace.seconds:g} s",
+        f"capacity is the median of {effort.batches} batches of {effort.events_a_batch} events, after two for "
+        f"the warm-up; offered is {shares} of it for {effort.pace.seconds:g} s",
         "generator share: processor time that making a query's columns takes at its capacity, of both cores",
     ]

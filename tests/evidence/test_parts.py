@@ -7,6 +7,7 @@ from penstock.cli import perform
 from penstock.evidence import measured
 from penstock.evidence.findings import Verdict
 from penstock.evidence.simulated import TABLE_4, accuracy, heron
+from penstock.evidence.skewed import skew
 
 
 def verdicts(result):
@@ -23,6 +24,11 @@ def test_the_chosen_size_is_the_least_that_keeps_up():
     assert set(verdicts(accuracy(True, lambda _: None)).values()) == {Verdict.REPRODUCED}
 
 
+def test_skew_leaves_ds2_at_the_size_that_fits_without_it():
+    found = verdicts(skew(True, lambda _: None))
+    assert {found[f"skew of {share}: final size"] for share in ("20%", "50%", "70%")} == {Verdict.REPRODUCED}
+
+
 def test_table_4_is_whole():
     steps = [len(path) or 1 for sizes in TABLE_4.values() for path in sizes.values()]
     # "three steps in 3 experiments, two steps in 14 experiments, and a single step in 19 out of 36"
@@ -34,7 +40,16 @@ def test_published_tables_have_their_nine_intervals():
 
 
 def test_the_command_writes_report_and_state_and_resumes(tmp_path, capsys):
-    arguments = ["evidence", "--quick", "--only", "heron", "--only", "skew", "--directory", str(tmp_path)]
+    arguments = [
+        "evidence",
+        "--quick",
+        "--only",
+        "heron",
+        "--only",
+        "skew-remedies",
+        "--directory",
+        str(tmp_path),
+    ]
     assert perform([*arguments, "--json"]) == 0
     first = orjson.loads(capsys.readouterr().out.splitlines()[-1])
     assert [part["status"] for part in first["parts"]] == ["done", "missing"]
