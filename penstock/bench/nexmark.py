@@ -197,7 +197,7 @@ def _notes(effort: Effort) -> list[str]:
     return [
         "records are events of all kinds: a query that reads bids alone is given 92 rows for 100 of them",
         "latency is from a record's offer to the commit of its batch; batches follow each other at once",
-        f"capacity is the median of {effort.batches} batches of {effort.events_a_batch} events, after two for "
-        f"the warm-up; offered is {shares} of it for {effort.pace.seconds:g} s",
+        f"capacity is the median of {effort.batches} batches of {effort.events_a_batch} events, after two to "
+        f"warm up; offered is {shares} of it for {effort.pace.seconds:g} s",
         "generator share: processor time that making a query's columns takes at its capacity, of both cores",
     ]
