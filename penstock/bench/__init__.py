@@ -10,6 +10,7 @@ BENCHES: dict[str, str] = {
     "migration": "penstock.bench.migration",
     "nexmark": "penstock.bench.nexmark",
     "overhead": "penstock.bench.overhead",
+    "policies": "penstock.bench.policies",
     "simulator": "penstock.bench.simulator",
     "what-if": "penstock.bench.what_if",
     "wordcount": "penstock.bench.wordcount",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ MOST_SOURCES = 1024
 """Operators and sources that are remembered; those heard of first are dropped for new ones."""
 CAPACITY = "capacity of "
 """What the keys of remembered capacities begin with; the rest is the operator."""
-SURE = 2.0
+SURE = 3.0
 """Standard errors of rate and capacity by which the need must differ from what is held."""
 ON_SLOTS = "on shared slots the costs for each number of slots have learned what slots take from each other"
 
@@ -36,6 +36,15 @@ class _Sized:
     wanted: int
     exact: float
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """How uncertain offered rates are: standard error, noise of one window, and whether that will last."""
+
+    error: float = 0.0
+    noise: float = 0.0
+    settled: bool = True
 
 
 class LearnedDs2Policy:
@@ -85,10 +94,10 @@ class LearnedDs2Policy:
         costs = {key: body for key, body in known.items() if not key.startswith(CAPACITY)}
         return (*useless, *self._shared_slots.recall(costs))
 
-    def _steadied(self, query: QueryWindow) -> tuple[QueryWindow, float]:
+    def _steadied(self, query: QueryWindow) -> tuple[QueryWindow, _Doubt]:
         """The query with each offered rate as the mean of the last windows that agree, and its error."""
         if unread_source(query) is not None:
-            return query, 0.0
+            return query, _Doubt()
         levels = {
             name: _kept(self._rates, (query.query_id, name), SteadyLevel, MOST_SOURCES)
             for name in query.graph.sources
@@ -96,11 +105,12 @@ class LearnedDs2Policy:
         for name, level in levels.items():
             level.add(query.sources[name].offered_per_second)
         sources = {
-            name: replace(query.sources[name], offered_per_second=levels[name].mean) for name in levels
+            name: replace(query.sources[name], offered_per_second=level.mean)
+            for name, level in levels.items()
         }
-        return replace(query, sources=sources), max((level.error for level in levels.values()), default=0.0)
+        return replace(query, sources=sources), _doubt(list(levels.values()))
 
-    def _learned(self, need: OperatorNeeds, doubt: float, notes: list[str]) -> OperatorNeeds:
+    def _learned(self, need: OperatorNeeds, doubt: _Doubt, notes: list[str]) -> OperatorNeeds:
         wanted, exact = dict(need.wanted), dict(need.exact)
         for name, capacity in need.capacity.items():
             memory = _kept(self._memories, name, CapacityMemory, MOST_OPERATORS)
@@ -112,15 +122,19 @@ class LearnedDs2Policy:
                 notes.append(f"{name}: {sized.note}")
         return replace(need, wanted=wanted, exact=exact)
 
-    def _sized(self, memory: CapacityMemory, held: int, needed: float, doubt: float) -> _Sized:
+    def _sized(self, memory: CapacityMemory, held: int, needed: float, doubt: _Doubt) -> _Sized:
         """The size for a capacity, where it can be told from what is held for all the noise."""
         exact = needed * held / memory.present()
-        margin = 1 + SURE * math.hypot(doubt, memory.error)
-        if _whole(exact) > held >= _whole(exact / margin):
-            return _Sized(held, exact, f"{held} may be enough, for all that noise lets one tell")
+        margin = 1 + SURE * math.hypot(doubt.error, memory.error)
         if _whole(exact) >= held:
+            small = exact <= held * (1 + SURE * doubt.noise)
+            unsure = _whole(exact / margin) <= held or (small and not doubt.settled)
+            if unsure and _whole(exact) > held:
+                return _Sized(held, exact, f"{held} may be enough, for all that noise lets one tell")
             return self._by_curve(memory, held, needed, exact)
-        if _whole(exact * margin) >= held:
+        safe = _whole(exact * margin)
+        # nothing is lost by waiting until one step is enough
+        if safe >= held or (safe > _whole(exact) and not doubt.settled):
             return _Sized(held, exact, f"{held} may be needed, for all that noise lets one tell")
         return self._by_curve(memory, held, needed * margin, exact * margin, exact)
 
@@ -139,6 +153,16 @@ class LearnedDs2Policy:
             wanted = curve.size_to_shrink_to(needed, linear)
         note = f"{wanted}, not {linear}, by the capacity of {len(points)} sizes seen"
         return _Sized(wanted, exact, note if wanted != linear else "")
+
+
+def _doubt(levels: Sequence[SteadyLevel]) -> _Doubt:
+    if not levels:
+        return _Doubt()
+    return _Doubt(
+        error=max(level.error for level in levels),
+        noise=max(level.noise or 0.0 for level in levels),
+        settled=all(level.settled for level in levels),
+    )
 
 
 def _whole(exact: float) -> int:

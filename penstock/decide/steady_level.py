@@ -53,6 +53,11 @@ class SteadyLevel:
         noise = self.noise or 0.0
         return noise / math.sqrt(max(1, self.count)) if noise > DUST else 0.0
 
+    @property
+    def settled(self) -> bool:
+        """Whether more readings would hardly make the level more certain."""
+        return self.error == 0 or self.count >= MOST_READINGS
+
     def add(self, reading: float) -> None:
         """Take a reading into the level, or begin a new one with it."""
         if self._readings and self._mean > 0:

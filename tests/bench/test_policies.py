@@ -1,0 +1,129 @@
+"""The cases of the bench `policies`, and how its targets are judged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from penstock.bench.policies import (
+    AHEAD,
+    DRS,
+    LEARNED,
+    NOISES,
+    PLAIN,
+    TABLES,
+    TRAFFIC,
+    Found,
+    _summary,
+    _targets,
+)
+from penstock.bench.policy_cases import (
+    CurveCase,
+    curve_experiment,
+    flips_of_noisy_days,
+    noisy_day,
+    scenario_row,
+    steps_for_each_change,
+)
+from penstock.bench.traffic_profile import traffic, write_csv
+from penstock.simulate.oracle import least_instances
+
+
+def test_the_profile_is_the_same_for_the_same_seed_and_smooth():
+    rates = traffic()
+    assert (rates == traffic()).all()
+    assert not (rates == traffic(seed=1)).all()
+    assert len(rates) == 6 * 3600
+    assert rates.min() > 10_000
+    assert 45_000 < rates.max() < 70_000
+    minute = np.abs(rates[60:] / rates[:-60] - 1)
+    assert np.percentile(minute, 99) < 0.06
+
+
+def test_the_profile_is_written_as_scenarios_read_it(tmp_path):
+    write_csv(tmp_path / "t.csv", np.array([1.0, 2.5]))
+    assert (tmp_path / "t.csv").read_text() == "second,rate\n0,1.0\n1,2.5\n"
+
+
+def test_a_row_has_the_fields_that_the_issue_names():
+    row = scenario_row("table4-q1", PLAIN, 1.0)
+    assert (row["case"], row["system"], row["steps"]) == ("table4-q1", PLAIN, 2)
+    named = {"flips", "over_slot_seconds_ratio", "under_seconds_ratio", "target_violation_seconds_ratio"}
+    assert named | {"p99_latency_s"} <= row.keys()
+
+
+def test_the_rates_of_a_curve_need_up_to_48_instances():
+    least = least_instances(curve_experiment(CurveCase(0.02, 0.0, 40, 0.0)))[:, 1]
+    assert least.max() <= 48
+    assert least.max() > 40
+    assert least.min() < 10
+
+
+def test_on_a_curve_learning_saves_steps():
+    case = CurveCase(0.05, 0.0, 12, 0.0)
+    plain, learned = steps_for_each_change(case, PLAIN), steps_for_each_change(case, LEARNED)
+    assert len(plain) == len(learned) == 12
+    assert sum(learned) < sum(plain) / 1.5
+
+
+def test_a_noisy_day_begins_with_the_size_that_is_needed():
+    for seed in range(5):
+        day = noisy_day(seed)
+        load = least_instances(day)[0, 1] / day.initial[1]
+        assert load <= 1
+
+
+def test_noise_alone_flips_nothing():
+    assert flips_of_noisy_days(LEARNED, range(2)) == [(0, 0), (0, 0)]
+
+
+def found(**changes):
+    rows = [row(case, system, 30.0, 0.1) for case in TABLES for system in ("autrascale", *DRS)]
+    rows.append(
+        {"case": TRAFFIC, "system": AHEAD, "over_slot_seconds_ratio": 0.04, "under_seconds_ratio": 0.0}
+    )
+    for one in rows:
+        one.update(changes.get(f"{one['case']} {one['system']}", {}))
+    counts = {PLAIN: [4, 4, 8], LEARNED: [1, 1, 2]}
+    steps = {(noise, policy): some for noise in NOISES for policy, some in counts.items()}
+    return Found(rows, steps, {LEARNED: [(0, 1), (0, 0)], PLAIN: [(3, 4)]})
+
+
+def row(case, system, slots, latency):
+    held = slots - 1 if system == "autrascale" else slots
+    return {"case": case, "system": system, "final_slots": held, "final_latency_s": latency, "target_s": 0.2}
+
+
+def judged(one):
+    return {target.name: target.met for target in _targets(one, _summary(one))}
+
+
+def test_targets_are_met_where_all_is_well():
+    assert all(judged(found()).values())
+
+
+@pytest.mark.parametrize(
+    ("case", "misses"),
+    [
+        (f"{TABLES[0]} autrascale", {"final_slots": 31.0}),
+        (f"{TABLES[0]} autrascale", {"final_latency_s": 0.3}),
+    ],
+)
+def test_a_table_that_is_lost_is_said(case, misses):
+    verdicts = judged(found(**{case: misses}))
+    assert not verdicts["tables II and III: with fewer than either drs"]
+    assert not verdicts["tables II and III: with fewer than any drs that meets it"]
+
+
+def test_a_drs_that_misses_the_target_may_hold_fewer():
+    cheap = {f"{TABLES[0]} drs": {"final_slots": 10.0, "final_latency_s": 0.3}}
+    verdicts = judged(found(**cheap))
+    assert not verdicts["tables II and III: with fewer than either drs"]
+    assert verdicts["tables II and III: with fewer than any drs that meets it"]
+
+
+def test_the_summary_counts_over_all_curves():
+    summary = _summary(found())
+    assert summary["learned_median_steps"] == 1
+    assert summary["learned_p99_steps"] == 2
+    assert summary["learned_changes_over_ds2"] == 0.25
