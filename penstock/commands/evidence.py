@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,10 +82,8 @@ def write_report(outcomes: list[PartOutcome], quick: bool, directory: Path) -> d
 
 def machine() -> str:
     """What the figures were taken on."""
-    import pyspark
-
     cores = f"{os.cpu_count()} cores"
-    return f"{cores}, {platform.system()}, Python {platform.python_version()}, Spark {pyspark.__version__}"
+    return f"{cores}, {platform.system()}, Python {platform.python_version()}, Spark {version('pyspark')}"
 
 
 def _listing(rows: list[dict[str, str]]) -> Table:

@@ -1,0 +1,55 @@
+"""`penstock workload` before and after Spark: its options, its list, its figures."""
+
+import orjson
+import pytest
+from rich.console import Console
+
+from penstock.cli import perform
+from penstock.commands.workload import figures_of, mean_rate, profile_of, shown
+from penstock.errors import BadInput
+from penstock.workloads.arrivals import LoadOutcome
+from penstock.workloads.catalog import WORKLOADS
+
+OUTCOME = LoadOutcome(1000.0, 990.04, 800.0, 1200.0, 1500.0, 400.0, 12.0, 8, 12.0)
+
+
+def test_the_list_names_every_workload(capsys):
+    assert perform(["workload", "--list", "--json"]) == 0
+    listed = orjson.loads(capsys.readouterr().out.splitlines()[-1])["workloads"]
+    assert [row["name"] for row in listed] == list(WORKLOADS)
+    assert {"word-count", "key-count", "paced", "nexmark-q11", "yahoo"} <= set(WORKLOADS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([], "word-count"),
+        (["no-such"], "no-such"),
+        (["paced", "--rate", "fast"], "fast"),
+        (["paced", "--rate", "steps:0"], "name=value"),
+        (["paced", "--duration", "soon"], "--duration"),
+        (["paced", "--service", "-1"], "--service"),
+        (["paced", "--skew", "2"], "skew"),
+    ],
+)
+def test_bad_usage_is_told_in_one_line(arguments, named, capsys):
+    assert perform(["workload", *arguments]) == 2
+    said = capsys.readouterr().err.strip()
+    assert named in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_bare_number_is_a_constant_rate():
+    assert profile_of("250") == "constant:250"
+    assert mean_rate("steps:0=100,10=300", 20) == pytest.approx(200)
+    with pytest.raises(BadInput):
+        profile_of("constant:x")
+
+
+def test_figures_say_whether_the_rate_is_sustained():
+    figures = figures_of(OUTCOME, cores=2)
+    assert figures["records_per_second_per_core"] == 495.0
+    assert (figures["sustained"], figures["p99_ms"]) == (True, 1500.0)
+    console = Console(width=100, record=True)
+    console.print(shown({"workload": "paced", "profile": "constant:1000", **figures, "sustained": False}))
+    assert "NO: the backlog grows" in console.export_text()
