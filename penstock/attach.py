@@ -313,6 +313,7 @@ def _assemble(spark: Any, settings: Settings) -> Autopilot:
     from penstock.observe.spark_session import application_id, application_name
     from penstock.observe.spark_source import SparkSource
     from penstock.remembering import remembering
+    from penstock.repartitioning import Repartitioning
     from penstock.state_control import StateControl
 
     journal: Journal = journal_at(settings.journal, retained=settings.retained_observations)
@@ -342,7 +343,7 @@ def _assemble(spark: Any, settings: Settings) -> Autopilot:
         alive=_alive(spark),
         notes=notes,
         close=close,
-        state=StateControl(loop, mover),
+        state=StateControl(loop, mover, Repartitioning(loop.application, journal, mover.bins(spark))),
     )
 
 

@@ -53,16 +53,6 @@ class Mover(Protocol):
         """The moves that would spread it, if they are worth their while."""
 
 
-class Clock(Protocol):
-    """The time, for those who call the loop."""
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass."""
-
-
 class Manager(Protocol):
     """What judges the policy's answers."""
 
@@ -207,8 +197,10 @@ class Loop:
             answer, verdict = self._or_move(now, window, answer, verdict)
         yield (cycle := replace(cycle, answer=answer, verdict=verdict))
         decision_id = self.record.decided(now, self.application, answer, verdict, self.policy.name)
-        if isinstance(verdict, Accepted) and window is not None and self.actuator is not None:
-            yield replace(cycle, outcome=self._begin(now, self.actuator, decision_id, verdict.action, window))
+        action = verdict.action if isinstance(verdict, Accepted) else None
+        # a Resize needs a restart, which nobody does to a running application by itself
+        if isinstance(action, Scale | MoveState) and window is not None and self.actuator is not None:
+            yield replace(cycle, outcome=self._begin(now, self.actuator, decision_id, action, window))
         self._failures = 0
 
     @property

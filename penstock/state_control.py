@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from penstock.decide.outcome import Outcome
 from penstock.decide.policy import MoveState
 from penstock.errors import BadInput, NotFound, Unsupported
 from penstock.migrate.bins import StateView
 from penstock.migrate.plan import Entry, Plan, Strategy, read_plan
 from penstock.migrate.proposal import move_state
+from penstock.migrate.repartition import Repartition
 from penstock.migrate.report import plain_plan, plain_state
+from penstock.repartitioning import Repartitioning
 
 Planned = Sequence[tuple[StateView, Plan]]
 
@@ -49,8 +52,8 @@ class StateControl:
 
     commands = ("state", "rebalance", "drain", "migration", "stop-migration")
 
-    def __init__(self, orders: Orders, mover: Mover) -> None:
-        self._orders, self._mover = orders, mover
+    def __init__(self, orders: Orders, mover: Mover, bins: Repartitioning | None = None) -> None:
+        self._orders, self._mover, self._bins = orders, mover, bins
 
     def views(self) -> tuple[StateView, ...]:
         """Where the state of each query lies, bin by bin."""
@@ -72,6 +75,18 @@ class StateControl:
         plan = read_plan(view.query, moves, view)
         self._carry_out([(view, plan)], False, "planned by hand")
         return plan
+
+    def repartition(
+        self, query: str, bins: int, start: Callable[[], object] | None = None
+    ) -> Repartition | Outcome:
+        """Give a stopped query more bins: what that would take, or, with `start`, do it.
+
+        `start` is the user's own code that starts the query again from the same checkpoint.
+        """
+        self._check()
+        if self._bins is None:
+            raise Unsupported("this autopilot cannot change the number of bins")
+        return self._bins.plan(query, bins) if start is None else self._bins.perform(query, bins, start)
 
     def standing(self) -> dict[str, Any] | None:
         """How the last migration stands, as plain data; None before the first."""

@@ -61,6 +61,16 @@ class Resize:
     reason: str
     expected: ExpectedEffect
 
+    @property
+    def planned(self) -> Mapping[str, int]:
+        """The settings that are whole numbers; those with units are in the decision."""
+        return {key: int(value) for key, value in self.settings.items() if value.isdecimal()}
+
+    @property
+    def exact(self) -> Mapping[str, float]:
+        """Nothing is rounded here."""
+        return {}
+
 
 @dataclass(frozen=True, slots=True)
 class MoveState:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.decide.policy import Action
+from penstock.decide.policy import Action, Resize
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """Perform this action; `notes` say what the guardrails changed in what was proposed."""
 
-    action: Action
+    action: Action | Resize
     notes: tuple[str, ...] = ()
 
     @property

@@ -16,7 +16,7 @@ from penstock.dataflow.summary import summarise
 from penstock.dataflow.window import ApplicationWindow
 from penstock.dataflow.window_record import plain_query
 from penstock.decide.outcome import Outcome
-from penstock.decide.policy import Action, Proposal
+from penstock.decide.policy import Action, Proposal, Resize
 from penstock.decide.verdict import Verdict
 from penstock.errors import NotFound, Unsupported
 from penstock.journal.records import (
@@ -133,7 +133,7 @@ class Journal:
             return decision_id
 
     def intend(
-        self, now: float, application: str, decision_id: int, action: Action, before: Mapping[str, int]
+        self, now: float, application: str, decision_id: int, action: Action | Resize, before: Mapping[str, int]
     ) -> int:
         """Write down what is about to be done; it is durable before this returns."""
         with self.database.writing() as connection:

@@ -38,18 +38,11 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Warm:
-    """Load these bins at their targets now, before the switch."""
-
-    moves: tuple[Move, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Place:
     """Let the next batch run these bins at their targets."""
 
     moves: tuple[Move, ...]
 
 
-Instruction: TypeAlias = Snapshot | Warm | Place
+Instruction: TypeAlias = Snapshot | Place
 """Performed in the order in which they are given."""

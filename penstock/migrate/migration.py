@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from penstock.decide.outcome import Status
-from penstock.migrate.boundary import Boundary, Instruction, Place, Snapshot, Warm
+from penstock.migrate.boundary import Boundary, Instruction, Place, Snapshot
 from penstock.migrate.migration_settings import MigrationSettings
 from penstock.migrate.pacing import Pace, adapted, first_pace
 from penstock.migrate.pending import (
@@ -41,7 +41,6 @@ __all__ = [
     "Place",
     "Progress",
     "Snapshot",
-    "Warm",
     "abandon",
     "begin",
     "step",
@@ -261,7 +260,7 @@ def _issue(migration: Migration, boundary: Boundary) -> Progress:
         queue=asked(migration.queue, prepared, batch),
         busy=bool(placed or prepared),
     )
-    return Progress(migration, tuple(_instructions(placed, prepared, settings.warm)))
+    return Progress(migration, tuple(_instructions(placed, prepared)))
 
 
 def _gap_is_over(migration: Migration, batch: int) -> bool:
@@ -271,10 +270,8 @@ def _gap_is_over(migration: Migration, batch: int) -> bool:
     return batch - migration.placed_after > migration.settings.gap_batches
 
 
-def _instructions(placed: Queue, prepared: Queue, warm: bool) -> Iterable[Instruction]:
+def _instructions(placed: Queue, prepared: Queue) -> Iterable[Instruction]:
     moves = tuple(one.move for one in placed)
-    if moves and warm:
-        yield Warm(moves)
     if moves:
         yield Place(moves)
     if prepared:

@@ -15,15 +15,14 @@ class MigrationSettings:
     """Settings of one migration; times as ratios of a steady batch.
 
     `prepare` lets a batch upload the snapshots of the bins that move next, so that their new workers replay
-    little; `warm` loads them at the new worker before the switch. `latency_budget_ratio` is how long a batch
-    may take during a migration, as a multiple of a steady one. A batch is far too long when it takes
-    `far_ratio` times that budget; after `far_batches` of these in a row the migration stops.
+    little. `latency_budget_ratio` is how long a batch may take during a migration, as a multiple of a steady
+    one. A batch is far too long when it takes `far_ratio` times that budget; after `far_batches` of these in
+    a row the migration stops.
     `snapshot_patience` is how many batches a snapshot may take to appear before its bin moves without it.
     """
 
     strategy: Strategy = Strategy.FLUID
     prepare: bool = True
-    warm: bool = False
     latency_budget_ratio: float = 1.5
     retries: int = 3
     gap_batches: int = 0

@@ -20,6 +20,7 @@ from penstock.migrate.planner import Assignment, PlannerSettings, balance, drain
 from penstock.migrate.proposal import gain, move_state
 from penstock.migrate.spark_migrator import SparkMigrator
 from penstock.migrate.spark_placement import SparkPlacement
+from penstock.migrate.spark_repartition import SparkBins
 from penstock.migrate.spark_views import Loads, SparkViews
 from penstock.migrate.strategies import schedule
 from penstock.observe.spark_session import can_change_executors
@@ -51,6 +52,10 @@ class SparkMover:
     def views(self) -> tuple[StateView, ...]:
         """Where the state of each query lies, with sizes."""
         return self._views.full_views()
+
+    def bins(self, spark: SparkSession) -> SparkBins:
+        """What can change the number of bins."""
+        return SparkBins(spark, self._views)
 
     def rebalancing(self, strategy: str | None = None) -> list[tuple[StateView, Plan]]:
         """Plans that spread the state evenly, each with the view that it was made from."""
@@ -136,7 +141,7 @@ class SparkMover:
     ) -> list[tuple[StateView, Plan]]:
         if self._obstacle is not None:
             raise Unsupported(self._obstacle)
-        chosen = Strategy(strategy or self._settings.migration_strategy)
+        chosen = Strategy.named(strategy or self._settings.migration_strategy)
         settings = self._migration_settings(chosen)
         found = []
         for view in views:

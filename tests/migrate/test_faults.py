@@ -21,7 +21,6 @@ from tests.migrate.test_strategies import any_assignments
 ANY_SETTINGS = st.builds(
     MigrationSettings,
     prepare=st.booleans(),
-    warm=st.booleans(),
     retries=st.integers(0, 3),
     gap_batches=st.integers(0, 2),
     most_bins_per_batch=st.integers(1, 8),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.decide.outcome import Status
-from penstock.migrate.boundary import Boundary, Place, Snapshot, Warm
+from penstock.migrate.boundary import Boundary, Place, Snapshot
 from penstock.migrate.configuration import Configuration, misplaced, out_of_order, unfinished
 from penstock.migrate.migration import MigrationOutcome, MigrationSettings, Progress, abandon, begin, step
 from penstock.migrate.plan import Plan, Strategy
@@ -57,13 +57,13 @@ def test_plain_all_at_once_prepares_nothing() -> None:
     assert {move.batch for move in ended.outcome.moved} == {11}
 
 
-def test_all_at_once_prepared_and_warmed() -> None:
-    settings = MigrationSettings.of(Strategy.ALL_AT_ONCE, prepare=True, warm=True)
+def test_all_at_once_prepared() -> None:
+    settings = MigrationSettings.of(Strategy.ALL_AT_ONCE, prepare=True)
     cluster = Cluster.of(VIEW)
     progress = begin(a_plan(Strategy.ALL_AT_ONCE), 1.0, 10, settings)
     assert progress.instructions == (Snapshot((a_bin(0), a_bin(1), a_bin(2))),)
     cluster.obey(progress.instructions)
-    assert step(progress.migration, cluster.run()).instructions == (Warm(THREE), Place(THREE))
+    assert step(progress.migration, cluster.run()).instructions == (Place(THREE),)
 
 
 def test_a_lost_move_is_issued_again() -> None:
