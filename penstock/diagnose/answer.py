@@ -18,6 +18,7 @@ from penstock.diagnose.what_if import WhatIf
 # because it has more to do.
 SKEW_RATIO = 2.0
 LONGER = 1.25
+HOLDS_UP = 0.5
 SMALL_SHARE = 0.05
 LITTLE_TASK_TIME = 0.3
 
@@ -260,7 +261,10 @@ def find_straggler(log: ApplicationLog, operator: str, names: Names | None = Non
         longest = int(rows[seconds.argmax()])
         records = tasks["records_in"][rows]
         share = float(tasks["records_in"][longest] / max(np.median(records), 1.0))
-        stands_out = ratio >= SKEW_RATIO or (ratio >= LONGER and share >= SKEW_RATIO)
+        # A stage that lasts much longer than its longest task waits for slots, not for that task.
+        span = float(tasks["finish"][rows].max() - tasks["launch"][rows].min()) / 1000
+        holds_up = seconds.max() >= HOLDS_UP * span
+        stands_out = holds_up and (ratio >= SKEW_RATIO or (ratio >= LONGER and share >= SKEW_RATIO))
         if stands_out and (worst is None or seconds.max() > worst.seconds):
             executor = tasks.executors[int(tasks["executor"][longest])]
             partition = int(tasks["partition"][longest])

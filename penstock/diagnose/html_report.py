@@ -34,7 +34,7 @@ def _application(diagnosis: Diagnosis) -> str:
     warnings = "".join(f"<li>{escape(warning)}</li>" for warning in diagnosis.warnings)
     whole = diagnosis.whole
     figures = [
-        _compared("Activity: critical path and busy time", whole),
+        _compared("Activities", whole, diagnosis.single_path),
         _bars("Workers on the critical path", whole.worker),
         _bars("Operators, per instance", whole.operator),
         _channels(whole),
@@ -50,13 +50,17 @@ def _application(diagnosis: Diagnosis) -> str:
 def _bars(title: str, values: Mapping[str, float]) -> go.Figure:
     top = sorted(values.items(), key=lambda item: -item[1])[:_MOST]
     figure = go.Figure(go.Bar(x=[value for _, value in top], y=[name for name, _ in top], orientation="h"))
+    # every bar keeps its label, and shares of a few thousandths are told apart
     figure.update_layout(
-        title=title, xaxis_tickformat=".0%", yaxis={"autorange": "reversed", "automargin": True}
+        title=title,
+        xaxis_tickformat=".2~%",
+        yaxis={"autorange": "reversed", "automargin": True, "dtick": 1},
+        height=150 + 22 * len(top),
     )
     return figure
 
 
-def _compared(title: str, summary: Summary) -> go.Figure:
+def _compared(title: str, summary: Summary, path: Mapping[str, float]) -> go.Figure:
     busy = {name: value for name, value in summary.profile.activity.items() if name != Activity.WAITING.label}
     total = sum(busy.values()) or 1.0
     names = sorted({*summary.activity, *busy}, key=lambda name: -summary.activity.get(name, 0.0))
@@ -64,6 +68,7 @@ def _compared(title: str, summary: Summary) -> go.Figure:
         [
             go.Bar(name="critical path", x=names, y=[summary.activity.get(name, 0.0) for name in names]),
             go.Bar(name="busy time", x=names, y=[busy.get(name, 0.0) / total for name in names]),
+            go.Bar(name="one random path", x=names, y=[path.get(name, 0.0) for name in names]),
         ]
     )
     figure.update_layout(title=title, yaxis_tickformat=".0%")
@@ -94,4 +99,12 @@ def _forecasts(diagnosis: Diagnosis) -> str:
         for item in diagnosis.what_if.forecasts
     )
     head = "<tr><th>slots</th><th>seconds</th><th>median job</th></tr>"
-    return f"<h2>On other slots</h2><table>{head}{rows}</table>"
+    gains = "".join(
+        f"<li>without {escape(name)}: {gain:.1f} s less</li>"
+        for name, gain in sorted(diagnosis.what_if.gains.items(), key=lambda item: -item[1])
+        if gain >= 0.01 * diagnosis.what_if.measured_seconds
+    )
+    measured = (
+        f"<p>Measured: {diagnosis.what_if.measured_seconds:.1f} s on {diagnosis.what_if.slots} slots.</p>"
+    )
+    return f"<h2>On other slots</h2>{measured}<table>{head}{rows}</table><ul>{gains}</ul>"

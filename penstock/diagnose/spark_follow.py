@@ -10,6 +10,8 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
@@ -20,7 +22,7 @@ from penstock.diagnose.followed_log import FollowedLog
 from penstock.diagnose.log_files import find_logs
 from penstock.diagnose.log_tail import grown, marks_at, tail_lines
 from penstock.diagnose.spark_pipeline import SUMMARY_SCHEMA, summary_rows
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SparkUnavailable
 
 TAILS = "log string, sequence long, lines binary"
 _TAILS = pa.schema([("log", pa.string()), ("sequence", pa.int64()), ("lines", pa.binary())])
@@ -161,22 +163,34 @@ def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 
 def follow(path: Path, window_seconds: float, tell: Callable[[list[Any]], None]) -> None:
     """Tells the rows of every window of the logs at `path` until none of them is written any more."""
-    spark = _session()
     try:
-        with tempfile.TemporaryDirectory() as checkpoint:
-            query = (
-                follow_summaries(spark, str(path.absolute()), window_seconds, finished=False)
-                .writeStream.foreachBatch(lambda frame, _: tell(frame.collect()))
-                .option("checkpointLocation", checkpoint)
-                .trigger(processingTime=TRIGGER)
-                .start()
-            )
+        spark = _session()
+        try:
+            _followed(spark, path, window_seconds, tell)
+        finally:
+            spark.stop()
+    except (PySparkException, Py4JError, OSError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise SparkUnavailable(f"{path} cannot be followed with Spark: {first}") from error
+
+
+def _followed(
+    spark: SparkSession, path: Path, window_seconds: float, tell: Callable[[list[Any]], None]
+) -> None:
+    with tempfile.TemporaryDirectory() as checkpoint:
+        summaries = follow_summaries(spark, str(path.absolute()), window_seconds, finished=False)
+        query = (
+            summaries.writeStream.foreachBatch(lambda frame, _: tell(frame.collect()))
+            .option("checkpointLocation", checkpoint)
+            .trigger(processingTime=TRIGGER)
+            .start()
+        )
+        try:
             while any(log.in_progress for log in find_logs(path)) and not query.awaitTermination(1):
                 pass
             query.processAllAvailable()
+        finally:
             query.stop()
-    finally:
-        spark.stop()
 
 
 def _session() -> SparkSession:

@@ -179,3 +179,17 @@ def test_failed_and_killed_tasks_are_told():
     log.start(0, 1, "1", 610).end(0, 1, "1", 610, 900, reason="TaskKilled").job_end(0, 905)
     found = diagnose_log(read_log(log.application_end(1000).lines), Span())
     assert found.warnings == ["1 tasks that failed", "1 tasks that were killed"]
+
+
+def test_a_stage_that_waits_for_slots_is_not_blamed_on_its_longest_task():
+    log = LogBuilder().executor("1", 100, cores=2).job(0, 1000, [0]).stage(0, 1001, 12)
+    for task in range(12):
+        # the first task takes 2.5 times as long as the others, which are done long after it
+        launch, length = (1010, 1000) if task == 0 else (1010 + 400 * (task - 1), 400)
+        log.start(0, task, "1", launch)
+        log.end(0, task, "1", launch, launch + length, run=length - 5)
+    log.stage(0, 1001, 12, done=5410).job_end(0, 5420)
+    read = read_log(log.application_end(5500).lines)
+    found = diagnose_log(read, Span())
+    assert find_straggler(read, "stage 0: Scan") is None
+    assert found.findings[0].advice == "Its 12 tasks share 2 slots: more executors would shorten it."
