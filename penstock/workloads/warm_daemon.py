@@ -17,6 +17,9 @@ PRELOADED = (
     "pyspark.sql.conversion",
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.worker.plan_data_source_read",
+    "penstock.workloads.ad_events",
+    "penstock.workloads.nexmark_source",
+    "penstock.workloads.paced_operator",
     "penstock.workloads.source",
     "penstock.workloads.word_count",
 )
