@@ -59,8 +59,9 @@ def what_if(
         "stage barriers": base - replay(_without_barriers(graph)).seconds,
     }
     for phase in PHASES:
-        shorter = _mapped(graph, _without(log.tasks[phase] / 1000))
-        gains[phase.replace("_", " ")] = base - replay(shorter).seconds
+        spent = log.tasks[phase] / 1000
+        gain = base - replay(_mapped(graph, _without(spent))).seconds if spent.any() else 0.0
+        gains[phase.replace("_", " ")] = gain
     return WhatIf(graph.measured_seconds, base, graph.slots, tuple(forecast(graph, n) for n in counts), gains)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -72,6 +73,7 @@ def test_a_batch_without_a_job_has_only_the_driver():
 
 def test_what_is_kept_of_it_is_small_and_plain():
     kept = plain_critical(critical_window(hot_task()))
+    assert json.loads(json.dumps(kept)) == kept
     assert kept["operator"]["name"] == "count"
     assert set(kept) == {
         "batch_id",
