@@ -22,6 +22,19 @@ class HotTask:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowExecutor:
+    """An executor whose tasks take far longer than those of the same operator elsewhere, for no more records.
+
+    `share` is what its slots have of the critical path.
+    """
+
+    executor: str
+    operator: str
+    times_others: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class CriticalWindow:
     """Critical participation over one batch of a query, from its trigger to its end.
 
@@ -43,6 +56,7 @@ class CriticalWindow:
     least_seconds: float
     hot_task: HotTask | None
     answer: str
+    slow_executor: SlowExecutor | None = None
 
     @property
     def gain_of_slots(self) -> float:

@@ -2,7 +2,7 @@
 
 Every doubt lets the growth pass. Each query must have shown, in its newest batch and in the one analysed
 before it, on the slots that are held now, that slots without limit would save next to nothing, and why: the
-driver has nearly all of the critical path, or one task outlasts all others.
+driver has nearly all of the critical path, one task outlasts all others, or one executor is slow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAME_RECORDS = 0.02
 
 
 class UselessGrowth:
-    """No growth for a driver-bound query, nor for one task that outlasts the others."""
+    """No growth for a driver-bound query, for one task that outlasts the others, or for one slow executor."""
 
     name = "critical-path"
 
@@ -59,7 +59,22 @@ def _reason(query: QueryWindow, slots: int) -> str | None:
             f"{query.name} is bound by its driver ({share:.0%} of the critical path), which more slots "
             "do not shorten"
         )
-    return _hot_task(query, seen)
+    return _hot_task(query, seen) or _slow_executor(query, seen)
+
+
+def _slow_executor(query: QueryWindow, seen: tuple[CriticalWindow, ...]) -> str | None:
+    slow = seen[-1].slow_executor
+    if slow is None or any(
+        one.slow_executor is None
+        or one.slow_executor.executor != slow.executor
+        or one.slow_executor.share < MOST_OF_THE_PATH
+        for one in seen
+    ):
+        return None
+    return (
+        f"{query.name} waits for executor {slow.executor}, whose tasks of {slow.operator} take "
+        f"{slow.times_others:.1f} times those of the others: more executors do not make it faster"
+    )
 
 
 def _hot_task(query: QueryWindow, seen: tuple[CriticalWindow, ...]) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.dataflow.critical import CriticalWindow, HotTask
+from penstock.dataflow.critical import CriticalWindow, HotTask, SlowExecutor
 from penstock.diagnose.activity_graph import activity_graph
 from penstock.diagnose.answer import Straggler, find_straggler, findings, plain_answer, task_share
 from penstock.diagnose.application_log import (
@@ -29,6 +29,7 @@ from penstock.diagnose.application_log import (
     Tasks,
 )
 from penstock.diagnose.driver_timeline import DRIVER
+from penstock.diagnose.executors import find_slow_executor
 from penstock.diagnose.log_trace import trace_of_log
 from penstock.diagnose.participation import participation, windows
 from penstock.diagnose.replay import replay, task_graph
@@ -93,6 +94,7 @@ def critical_window(batch: LiveBatch) -> CriticalWindow | None:
         least_seconds=replay(tasks, max(1, len(log.tasks))).seconds,
         hot_task=_hot(find_straggler(log, worst, names), summary),
         answer=plain_answer(findings(summary, log, names)),
+        slow_executor=_slow(find_slow_executor(log, worst, names), worst, summary),
     )
 
 
@@ -204,6 +206,14 @@ def _operators(summary: Summary) -> dict[str, float]:
         if work.operator not in {"", DRIVER} and work.phase != "task launch":
             shares[work.operator] = shares.get(work.operator, 0.0) + share
     return shares
+
+
+def _slow(found: tuple[str, float] | None, operator: str, summary: Summary) -> SlowExecutor | None:
+    if found is None:
+        return None
+    executor, times = found
+    mine = (v for name, v in summary.worker.items() if name.startswith(f"executor {executor} slot"))
+    return SlowExecutor(executor, operator, times, share=sum(mine))
 
 
 def _hot(straggler: Straggler | None, summary: Summary) -> HotTask | None:

@@ -14,7 +14,7 @@ from penstock.decide.history import ManagerState
 from penstock.decide.manager import Accepted, ManagerSettings, Rejected, ScalingManager
 from penstock.diagnose.live_batch import critical_window
 from tests.decide.situations import scale, window
-from tests.diagnose.live_batches import driver_bound, hot_task, word_count
+from tests.diagnose.live_batches import driver_bound, hot_task, slow_executor, word_count
 
 GUARD = UselessGrowth()
 
@@ -56,6 +56,12 @@ def test_one_hot_task_is_no_reason_to_grow():
     assert isinstance(rejected, Rejected)
     assert "one task of count (partition 3 on executor" in rejected.reason
     assert "10.0 times the median" in rejected.reason
+
+
+def test_a_slow_executor_is_no_reason_to_add_others():
+    rejected = opinion(seen(slow_executor))
+    assert isinstance(rejected, Rejected)
+    assert "waits for executor 1, whose tasks of count take 4.0 times" in rejected.reason
 
 
 def test_shrinking_is_none_of_its_business():

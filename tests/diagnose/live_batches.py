@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.diagnose.live_batch import LiveBatch, LiveStage
 
 BASE_MS = 1_700_000_000_000
@@ -96,3 +98,12 @@ def driver_bound(batch_id=7, records=1000.0):
 def hot_task(batch_id=7, records=1000.0):
     """One task of the second stage runs ten times as long as its siblings."""
     return batch([0.2] * 4, [0.3, 0.3, 0.3, 3.0], batch_id=batch_id, records=records)
+
+
+def slow_executor(batch_id=7, records=1000.0):
+    """Both tasks on the second executor take four times as long as those on the first."""
+    made = batch([0.2] * 4, [0.5, 2.0, 0.5, 2.0], batch_id=batch_id, records=records)
+    stage = made.stages[1]
+    even = [{**one, "taskMetrics": {**one["taskMetrics"], "shuffleReadMetrics": {"recordsRead": 100}}}
+            for one in stage.tasks]  # fmt: skip
+    return replace(made, stages=[made.stages[0], replace(stage, tasks=even)])

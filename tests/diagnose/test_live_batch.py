@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from penstock.dataflow.critical import plain_critical, top
 from penstock.diagnose.live_batch import batch_log, critical_window
-from tests.diagnose.live_batches import BASE_MS, batch, driver_bound, hot_task, task, word_count
+from tests.diagnose.live_batches import (
+    BASE_MS,
+    batch,
+    driver_bound,
+    hot_task,
+    slow_executor,
+    task,
+    word_count,
+)
 
 
 def test_a_task_bound_batch_names_the_operator_and_gains_by_slots():
@@ -43,6 +51,17 @@ def test_the_task_that_holds_a_batch_up_is_named():
     assert hot.share > 0.7
     assert top(found.worker)[0].startswith(f"executor {hot.executor} slot")
     assert found.gain_of_slots < 0.05
+
+
+def test_an_executor_that_is_slow_by_itself_is_named():
+    found = critical_window(slow_executor())
+    assert (found.slow_executor.executor, found.slow_executor.operator) == ("1", "count")
+    assert found.slow_executor.times_others == pytest.approx(4)
+    assert found.slow_executor.share > 0.5
+    # one hot task does not make its executor slow, nor does an executor that reads more
+    assert critical_window(hot_task()).slow_executor is None
+    assert critical_window(batch([0.2] * 4, [0.5, 2.0, 0.5, 2.0])).slow_executor is None
+    assert critical_window(word_count(executors=("0", "1"))).slow_executor is None
 
 
 def test_commits_of_state_are_spread_over_the_stateful_tasks():
