@@ -1,19 +1,16 @@
 """Executors come and go while a stateful query runs, and its counts stay right."""
 
 import json
-import os
-import signal
-import subprocess
 import time
 
 import pytest
 
 from penstock.act.spark_executors import SparkActuator
-from penstock.bench.spark_cluster import executor_ids, hold_executors
+from penstock.bench.spark_cluster import executor_ids, hold_executors, kill_executor
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.outcome import Status
 from penstock.decide.policy import ExpectedEffect, Scale
-from penstock.errors import ActionFailed
+from penstock.errors import ActionFailed, SparkUnavailable
 from penstock.observe.spark_source import SparkSource
 from penstock.settings import Settings
 from penstock.workloads.sentences import word_counts
@@ -104,7 +101,7 @@ def test_an_executor_that_is_killed_between_decision_and_action(spark, source, c
     hold_executors(spark, 3)
     actuator = SparkActuator(spark, Settings(), source.state_bins)
     victim = max(executor_ids(spark), key=int)
-    os.kill(pid_of(spark, victim), signal.SIGKILL)
+    kill_executor(spark, victim)
     outcome = perform(actuator, 2, counting)
     assert (outcome.status, outcome.observed) == (Status.DONE, {EXECUTORS: 2})
     assert victim not in executor_ids(spark)
@@ -116,23 +113,46 @@ def test_an_executor_that_is_killed_between_decision_and_action(spark, source, c
     assert len(executor_ids(spark)) == 2
 
 
+@pytest.fixture
+def busy(spark, source, tmp_path):
+    """A word count that keeps all three executors busy."""
+    hold_executors(spark, 3)
+    load = WordCount("constant:60", 0.02, 0.002, 6, 6, seed=SEED)
+    query = start_word_count(spark, load, str(tmp_path), trigger_seconds=1, name="busy")
+    source.observe(time.time())
+    watch(source, "busy", lambda seen: len(seen.batches) > 0)
+    yield query
+    assert query.isActive
+    query.stop()
+
+
+def test_broken_off_in_mid_drain_nobody_stays_without_tasks_and_a_lost_answer_is_asked_for_again(
+    spark, source, busy
+):
+    actuator = SparkActuator(spark, Settings(), source.state_bins)
+    actuator.begin(time.time(), to(1))
+    assert len(executor_ids(spark)) == 3, "tasks run there still"
+    actuator.abandon()
+    # who was told to stop would never get a task again
+    wait_for("the others to be released", lambda: len(executor_ids(spark)) == 1)
+    assert actuator.poll(time.time()) is None
+
+    actuator.begin(time.time(), to(2))
+    lose_the_next_answer(spark)
+    with pytest.raises(SparkUnavailable):
+        actuator.poll(time.time())
+    grown = wait_for("the end of the change", lambda: actuator.poll(time.time()))
+    assert (grown.status, grown.observed) == (Status.DONE, {EXECUTORS: 2})
+
+
+def lose_the_next_answer(spark):
+    """Close the reading end of this thread's connection: what is asked arrives, the answer does not."""
+    spark.sparkContext._gateway._gateway_client.get_thread_connection().stream.close()
+
+
 def test_what_spark_cannot_scale_is_refused(spark):
     actuator = SparkActuator(spark, Settings())
     with pytest.raises(ActionFailed, match="count"):
         actuator.begin(time.time(), Scale({"count": 3}, "a test", ExpectedEffect("none")))
     with pytest.raises(ActionFailed, match="at least one"):
         actuator.begin(time.time(), to(0))
-
-
-def pid_of(spark, executor):
-    """The process of one executor of this application."""
-    application = spark.sparkContext.applicationId
-    listed = subprocess.run(
-        ["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True
-    ).stdout
-    (pid,) = [
-        int(line.split(maxsplit=1)[0])
-        for line in listed.splitlines()
-        if f"--executor-id {executor} " in line and f"--app-id {application}" in line
-    ]
-    return pid
