@@ -60,6 +60,16 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(linked), f"{named(page)} links to {target}"
 
 
+def options_of(command: typer.core.TyperCommand, rest: str) -> set[str]:
+    """Those of a command, or of the one of its group that is named next."""
+    members = getattr(command, "commands", {})
+    named_next = re.match(r"\s+([a-z]+)", rest)
+    if members and named_next:
+        assert named_next[1] in members, rest
+        command = members[named_next[1]]
+    return {option for parameter in command.params for option in parameter.opts}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_commands_and_options_exist(page: Path) -> None:
     for line in shell_lines(page):
@@ -67,7 +77,7 @@ def test_commands_and_options_exist(page: Path) -> None:
             assert command in COMMANDS, f"{named(page)}: {line}"
             # what follows a script belongs to the script
             own = rest.partition("job.py")[0]
-            known = {option for parameter in COMMANDS[command].params for option in parameter.opts}
+            known = options_of(COMMANDS[command], own)
             for option in re.findall(r"--[a-z][a-z-]*", own):
                 assert option in known, f"{named(page)}: {line}"
 

@@ -7,6 +7,7 @@ BENCHES: dict[str, str] = {
     "critical-path": "penstock.bench.critical_path",
     "decision": "penstock.bench.decision",
     "event-log": "penstock.bench.event_log",
+    "fleet": "penstock.bench.fleet",
     "migration": "penstock.bench.migration",
     "nexmark": "penstock.bench.nexmark",
     "overhead": "penstock.bench.overhead",

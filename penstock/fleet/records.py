@@ -62,9 +62,10 @@ class Read:
     dead: pa.Table
 
 
-def read_lines(lines: Sequence[bytes], origin: str) -> Read:
-    """Windows from JSON lines; one bad line costs no more than itself."""
-    lines = [line for line in lines if line.strip()]
+def read_lines(lines: Sequence[bytes], origins: Sequence[str]) -> Read:
+    """Windows from JSON lines, each with its origin; one bad line costs no more than itself."""
+    kept = [(line, origin) for line, origin in zip(lines, origins, strict=True) if line.strip()]
+    lines, origins = [line for line, _ in kept], [origin for _, origin in kept]
     if not lines:
         return Read(WINDOW.empty_table(), DEAD.empty_table())
     try:
@@ -73,8 +74,8 @@ def read_lines(lines: Sequence[bytes], origin: str) -> Read:
         table = None
     # a record with a line break inside would shift all that follow it
     if table is not None and table.num_rows == len(lines):
-        return checked(table, origin, lines)
-    return _one_by_one(lines, origin)
+        return checked(table, origins, lines)
+    return _one_by_one(lines, origins)
 
 
 def read_parquet(content: bytes, origin: str) -> Read:
@@ -83,11 +84,11 @@ def read_parquet(content: bytes, origin: str) -> Read:
         found = pq.read_table(io.BytesIO(content))
         columns = [_column(found, field) for field in WINDOW]
     except (pa.ArrowException, OSError, ValueError) as error:
-        return Read(WINDOW.empty_table(), dead([f"not a Parquet file of windows: {error}"], origin, [""]))
-    return checked(pa.Table.from_arrays(columns, schema=WINDOW), origin)
+        return Read(WINDOW.empty_table(), dead([f"not a Parquet file of windows: {error}"], [origin], [""]))
+    return checked(pa.Table.from_arrays(columns, schema=WINDOW), [origin] * found.num_rows)
 
 
-def checked(table: pa.Table, origin: str, texts: Sequence[bytes] | None = None) -> Read:
+def checked(table: pa.Table, origins: Sequence[str], texts: Sequence[bytes] | None = None) -> Read:
     """Set aside the windows that make no sense, each with its first fault."""
     fault = faults(table)
     bad = np.flatnonzero(fault >= 0).tolist()
@@ -95,7 +96,7 @@ def checked(table: pa.Table, origin: str, texts: Sequence[bytes] | None = None) 
         return Read(table, DEAD.empty_table())
     reasons = [FAULTS[fault[row]] for row in bad]
     said = [texts[row] if texts is not None else _as_text(table, row) for row in bad]
-    return Read(table.filter(pa.array(fault < 0)), dead(reasons, origin, said))
+    return Read(table.filter(pa.array(fault < 0)), dead(reasons, [origins[row] for row in bad], said))
 
 
 FAULTS = (
@@ -162,11 +163,11 @@ def operator_columns(table: pa.Table) -> OperatorColumns:
     )
 
 
-def dead(reasons: Sequence[str], origin: str, records: Sequence[bytes | str]) -> pa.Table:
+def dead(reasons: Sequence[str], origins: Sequence[str], records: Sequence[bytes | str]) -> pa.Table:
     """Bad records with their reasons."""
     texts = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in records]
     shown = [text[:LONGEST_RECORD] for text in texts]
-    return pa.table([list(reasons), [origin] * len(shown), shown], schema=DEAD)
+    return pa.table([list(reasons), list(origins), shown], schema=DEAD)
 
 
 def _parsed(lines: Sequence[bytes]) -> pa.Table:
@@ -176,18 +177,18 @@ def _parsed(lines: Sequence[bytes]) -> pa.Table:
     return table.select(WINDOW.names).cast(WINDOW)
 
 
-def _one_by_one(lines: Sequence[bytes], origin: str) -> Read:
+def _one_by_one(lines: Sequence[bytes], origins: Sequence[str]) -> Read:
     good: list[pa.Table] = []
     bad: list[pa.Table] = []
-    for line in lines:
+    for line, origin in zip(lines, origins, strict=True):
         try:
             if not isinstance(orjson.loads(line), dict):
                 raise ValueError("not a JSON object")
-            read = checked(_parsed([line]), origin, [line])
+            read = checked(_parsed([line]), [origin], [line])
             good.append(read.windows)
             bad.append(read.dead)
         except (ValueError, pa.ArrowException) as error:
-            bad.append(dead([f"not a window in JSON: {error}"], origin, [line]))
+            bad.append(dead([f"not a window in JSON: {error}"], [origin], [line]))
     return Read(pa.concat_tables([WINDOW.empty_table(), *good]), pa.concat_tables([DEAD.empty_table(), *bad]))
 
 

@@ -47,6 +47,6 @@ def a_record(application: str = "app-1", end: float = 10.0, **changes: Any) -> d
 
 
 def a_table(*records: dict[str, Any]) -> pa.Table:
-    read = read_lines([orjson.dumps(record) for record in records], "test")
+    read = read_lines([orjson.dumps(record) for record in records], ["test"] * len(records))
     assert read.dead.num_rows == 0, read.dead.to_pylist()
     return read.windows

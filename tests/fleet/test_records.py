@@ -55,7 +55,9 @@ def test_operators_become_flat_columns():
     ],
 )
 def test_a_window_that_makes_no_sense_is_set_aside(changes: dict[str, object], reason: str):
-    read = read_lines(lines(a_record("good"), a_record("bad", **{}) | changes, a_record("fine")), "file-1")
+    read = read_lines(
+        lines(a_record("good"), a_record("bad", **{}) | changes, a_record("fine")), ["file-1"] * 3
+    )
     assert read.windows["application"].to_pylist() == ["good", "fine"]
     (bad,) = read.dead.to_pylist()
     assert reason in bad["reason"] and bad["origin"] == "file-1" and bad["record"].startswith("{")
@@ -65,7 +67,7 @@ def test_a_window_that_makes_no_sense_is_set_aside(changes: dict[str, object], r
     "line", [b"nonsense", b"[1, 2]", b'{"application": ', b'{"end": "late"}', b"7", b"\xff\xfe"]
 )
 def test_a_line_that_is_no_window_costs_no_more_than_itself(line: bytes):
-    read = read_lines(lines(a_record("a"), line, a_record("b"), b"  "), "file-1")
+    read = read_lines(lines(a_record("a"), line, a_record("b"), b"  "), ["file-1"] * 4)
     assert read.windows["application"].to_pylist() == ["a", "b"]
     assert read.dead.num_rows == 1 and read.dead["reason"][0].as_py()
 
@@ -76,6 +78,6 @@ def test_files_that_are_no_parquet_are_one_bad_record():
 
 
 def test_nothing_is_nothing():
-    read = read_lines([], "file")
+    read = read_lines([], [])
     assert (read.windows.num_rows, read.dead.num_rows) == (0, 0)
     assert operator_columns(read.windows).first.tolist() == [0]

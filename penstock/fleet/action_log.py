@@ -1,0 +1,55 @@
+"""The controller's decisions in the journal, caught up from the files: nothing is lost while it is away."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from penstock.dataflow.window import EXECUTORS
+from penstock.decide.policy import ExpectedEffect, Resize, Scale
+from penstock.decide.verdict import Accepted, Verdict, Waiting
+from penstock.errors import JournalUnavailable
+from penstock.fleet.places import FleetDirectory, read_table
+from penstock.journal.store import Journal
+
+log = logging.getLogger(__name__)
+
+OWNER, KIND, KEY = "penstock-fleet", "fleet", "journalled"
+
+
+class ActionLog:
+    """Writes decisions in the order of batches; a batch half-written before a crash is written again.
+
+    The journal merges the same decision of an application into one row with a count, so that is harmless.
+    """
+
+    def __init__(self, directory: FleetDirectory, journal: Journal) -> None:
+        self._directory, self._journal = directory, journal
+
+    def catch_up(self) -> bool:
+        """Write what is not in the journal yet; False, and a line in the log, while it is away."""
+        try:
+            done = int(self._journal.recall(OWNER, KIND).get(KEY, {}).get("batch", -1))
+            for batch, path in self._directory.decision_files(done):
+                rows = read_table(path).to_pylist()
+                for row in rows:
+                    self._write(row)
+                latest = max(row["at"] for row in rows)
+                self._journal.remember(latest, OWNER, KIND, KEY, {"batch": batch})
+        except JournalUnavailable as error:
+            log.warning("decisions are not in the journal yet: %s", error)
+            return False
+        return True
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        expected = ExpectedEffect("", {"measured": row["measured"], "bound": row["bound"]})
+        if row["settings"]:
+            resize = Resize(orjson.loads(row["settings"]), row["reason"], expected)
+            verdict: Verdict = Waiting("sent to the application's agent", row["expires_at"])
+            self._journal.decided(row["at"], row["application"], resize, verdict, "sage")
+            return
+        scale = Scale({EXECUTORS: int(row["parallelism"])}, row["reason"], expected)
+        self._journal.decided(row["at"], row["application"], scale, Accepted(scale), "sage")

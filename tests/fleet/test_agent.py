@@ -1,0 +1,164 @@
+"""Agent and controller: a message lost, doubled or late, either side away for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import EXECUTORS
+from penstock.decide.policy import Hold, Resize, Scale
+from penstock.errors import ActionFailed, BadInput
+from penstock.fleet.agent import MOST_UNSENT, FleetDecision, FleetPolicy
+from penstock.fleet.held_size import held_from, size_in_bytes
+from penstock.fleet.places import FleetDirectory
+from penstock.fleet.records import read_lines
+from penstock.fleet.results import decisions_of
+from penstock.fleet.round import FleetSettings, play
+from penstock.fleet.state import empty_state, from_bytes, to_bytes
+from penstock.fleet.transport import DirectoryTransport
+from penstock.journal.store import Journal, open_journal
+from tests.fakes import FixedPolicy, a_query, a_scale, a_window
+
+GIB = 1024.0**3
+CONF = {"spark.executor.memory": "6g", "spark.executor.memoryOverhead": "1024"}
+
+
+class Post:
+    """A transport whose messages the test hands over."""
+
+    def __init__(self) -> None:
+        self.sent: list[Mapping[str, Any]] = []
+        self.waiting: list[FleetDecision] = []
+        self.away = False
+
+    def publish(self, record: Mapping[str, Any]) -> None:
+        if self.away:
+            raise ActionFailed("nobody takes it")
+        self.sent.append(record)
+
+    def decisions(self, application: str) -> Sequence[FleetDecision]:
+        found, self.waiting = self.waiting, []
+        return found
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return open_journal(tmp_path / "journal.db")
+
+
+def an_agent(post: Any, journal: Journal, needed: int = 4) -> FleetPolicy:
+    return FleetPolicy("words", post, journal, FixedPolicy(a_scale(needed)), lambda w: held_from(CONF, w))
+
+
+def test_windows_are_published_with_what_is_known(journal: Journal):
+    post = Post()
+    assert isinstance(an_agent(post, journal).propose(a_window(10.0)), Hold)
+    read = read_lines([orjson.dumps(post.sent[0])], ["agent"])
+    assert read.dead.num_rows == 0
+    (row,) = read.windows.to_pylist()
+    assert (row["application"], row["end"], row["acknowledged"]) == ("words", 10.0, 0)
+    assert (row["held_parallelism"], row["held_heap_bytes"], row["held_overhead_bytes"]) == (2, 6 * GIB, GIB)
+    assert (row["needed_parallelism"], row["backlog_records"]) == (4.0, 500.0)
+    assert row["heap_used_bytes"] is None, "Spark tells the peak alone, which is no heap use"
+
+
+def test_a_decision_is_proposed_until_it_is_so_and_then_acknowledged(journal: Journal):
+    post = Post()
+    agent = an_agent(post, journal)
+    post.waiting = [FleetDecision(5000, 600.0, "P4", parallelism=4)]
+    for now in (10.0, 20.0):
+        answer = agent.propose(a_window(now))
+        assert isinstance(answer, Scale) and answer.parallelism == {EXECUTORS: 4}
+    assert post.sent[-1]["acknowledged"] == 0
+    assert isinstance(agent.propose(a_window(30.0, executors=4)), Hold)
+    assert post.sent[-1]["acknowledged"] == 5000
+
+
+def test_a_decision_that_comes_twice_is_done_once(journal: Journal):
+    post = Post()
+    agent = an_agent(post, journal)
+    decision = FleetDecision(5000, 600.0, "P4", parallelism=4)
+    post.waiting = [decision, decision]
+    agent.propose(a_window(10.0))
+    agent.propose(a_window(20.0, executors=4))
+    post.waiting = [decision]
+    assert isinstance(agent.propose(a_window(30.0)), Hold)
+
+
+def test_a_decision_is_not_begun_again_after_a_restart(journal: Journal):
+    post, decision = Post(), FleetDecision(5000, 600.0, "P1", settings={"spark.executor.memory": "9g"})
+    post.waiting = [decision]
+    assert isinstance(an_agent(post, journal).propose(a_window(10.0)), Resize)
+    post.waiting = [decision]
+    assert isinstance(an_agent(post, journal).propose(a_window(20.0)), Hold)
+
+
+def test_a_late_decision_is_not_done_but_acknowledged(journal: Journal):
+    post = Post()
+    post.waiting = [FleetDecision(5000, 8.0, "P4", parallelism=4)]
+    assert isinstance(an_agent(post, journal).propose(a_window(10.0)), Hold)
+    assert post.sent[-1]["acknowledged"] == 5000
+
+
+def test_what_guardrails_refuse_is_given_up_in_the_end(journal: Journal):
+    post = Post()
+    agent = an_agent(post, journal)
+    post.waiting = [FleetDecision(5000, 25.0, "P4", parallelism=4)]
+    assert [type(agent.propose(a_window(now))) for now in (10.0, 20.0, 30.0)] == [Scale, Scale, Hold]
+
+
+def test_of_several_decisions_the_newest_counts(journal: Journal):
+    post = Post()
+    post.waiting = [FleetDecision(n, 600.0, "P4", parallelism=n // 1000) for n in (7000, 5000)]
+    answer = an_agent(post, journal).propose(a_window(10.0))
+    assert isinstance(answer, Scale) and answer.parallelism == {EXECUTORS: 7}
+
+
+def test_windows_wait_while_the_controller_is_away_and_the_oldest_go_first(journal: Journal):
+    post = Post()
+    agent, post.away = an_agent(post, journal), True
+    for number in range(1, MOST_UNSENT + 20):
+        assert isinstance(agent.propose(a_window(10.0 * number)), NotReady)
+    post.away = False
+    agent.propose(a_window(10_000.0))
+    assert len(post.sent) == MOST_UNSENT
+    assert post.sent[-1]["end"] == 10_000.0 and post.sent[0]["end"] == 210.0
+
+
+def test_agent_and_controller_meet_in_a_directory(journal: Journal, tmp_path: Path):
+    """A backlog that grows leads to a decision, its proposal, and its end; a killed controller goes on."""
+    directory, settings = FleetDirectory(tmp_path), FleetSettings()
+    agent = an_agent(DirectoryTransport(tmp_path), journal)
+    stored, answers = to_bytes(empty_state()), []
+    for number in range(1, 10):
+        held = 4 if any(isinstance(answer, Scale) for answer in answers) else 2
+        queries = (a_query(backlog=1000.0 * number),)
+        answers.append(agent.propose(a_window(10.0 * number, executors=held, queries=queries)))
+        for batch in (number, number):  # the second is what a restarted controller would do again
+            files = sorted((tmp_path / "windows").glob("*.jsonl"))
+            lines = [path.read_bytes() for path in files]
+            result = play(from_bytes(stored), read_lines(lines, [str(p) for p in files]).windows, settings)
+            directory.write_decisions(batch, decisions_of(result, settings))
+        stored = to_bytes(result.state)
+    kinds = [type(answer) for answer in answers]
+    assert kinds == [Hold] * 4 + [Scale] + [Hold] * 4
+    assert [row["decision_id"] for row in directory.decisions()] == [40_000]
+    assert from_bytes(stored).in_flight.tolist() == [0], "the controller has seen that it is done"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1g", GIB), ("512", 512 * 1024**2), ("1.5 GB", 1.5 * GIB), ("10k", 10240)]
+)
+def test_sizes_as_spark_writes_them(text: str, size: float):
+    assert size_in_bytes(text, "key") == size
+
+
+def test_a_size_that_is_none_names_its_key():
+    with pytest.raises(BadInput, match=r"spark\.executor\.memory"):
+        held_from({"spark.executor.memory": "much"}, a_window())
+    assert held_from({"spark.executor.memory": "8g"}, a_window()).overhead_bytes == pytest.approx(0.8 * GIB)

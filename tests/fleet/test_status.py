@@ -1,0 +1,169 @@
+"""How a fleet is shown, what operators say, and what gets into the journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from penstock.cli import perform
+from penstock.decide.sage_metrics import Overrides, Parameter, Rule
+from penstock.errors import BadInput
+from penstock.fleet.action_log import ActionLog
+from penstock.fleet.overrides import read_overrides
+from penstock.fleet.packing import BUCKETS, DEAD_BUCKET, bucket_of, decode, pack
+from penstock.fleet.places import FleetDirectory, Topic, place_of
+from penstock.fleet.records import read_lines
+from penstock.fleet.results import decisions_of, status_of
+from penstock.fleet.round import ORDERS, FleetSettings, play
+from penstock.fleet.state import empty_state
+from penstock.fleet.status import fleet_status, status_table, write_page
+from penstock.journal.store import open_journal
+from tests.fleet.agents import GIB, a_record, a_table
+
+SETTINGS = FleetSettings()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> FleetDirectory:
+    """One application that needs heap, one that needs executors and one with some to spare."""
+    place, state = FleetDirectory(tmp_path / "fleet"), empty_state()
+    for number in range(1, 6):
+        table = a_table(
+            a_record("hungry", end=10.0 * number, heap_used_bytes=5.8 * GIB),
+            a_record("short", end=10.0 * number, needed_parallelism=7, backlog_records=1e5 * number),
+            a_record("idle", end=10.0 * number, held_parallelism=10),
+        )
+        result = play(state, table, SETTINGS)
+        state = result.state
+        place.write_decisions(number, decisions_of(result, SETTINGS))
+    place.write_status(0, status_of(state, SETTINGS))
+    place.write_dead(1, read_lines([b"nonsense"], ["file"]).dead)
+    return place
+
+
+def test_the_status_names_waste_and_need(directory: FleetDirectory):
+    status = fleet_status(directory, now=100.0)
+    assert (status["applications"], status["undersized_applications"]) == (3, 1)
+    assert status["undersized"] == [{"application": "short", "parallelism": 4, "needed_parallelism": 7.0}]
+    assert (status["allocated_cores"], status["wasted_cores"]) == (72.0, 24.0)
+    assert status["most_wasteful"][0]["application"] == "idle"
+    assert status["decided_last_hour"] == {"P1": 1, "P4": 1}
+    assert (status["in_flight"], status["dead_letters"]) == (2, 1)
+    assert fleet_status(directory, now=4000.0)["decisions"] == [], "more than an hour ago"
+
+
+def test_it_is_shown_as_table_json_and_page(
+    directory: FleetDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    page = tmp_path / "fleet.html"
+    assert perform(["fleet", "status", str(directory.root), "--html", str(page), "--json"]) == 0
+    shown = orjson.loads(capsys.readouterr().out)
+    assert shown["applications"] == 3
+    assert "short" in page.read_text() and "<script" not in page.read_text()
+    assert perform(["fleet", "status", str(directory.root)]) == 0
+    assert "undersized" in capsys.readouterr().out
+
+
+def test_names_in_a_page_are_text(tmp_path: Path):
+    place = FleetDirectory(tmp_path)
+    state = play(empty_state(), a_table(a_record("<b>", needed_parallelism=9)), SETTINGS).state
+    place.write_status(0, status_of(state, SETTINGS))
+    status = fleet_status(place, 10.0)
+    text = write_page(status, tmp_path / "page.html").read_text()
+    assert "&lt;b&gt;" in text and "<b>" not in text
+    assert status_table(status)
+
+
+def test_an_empty_directory_is_an_empty_fleet(tmp_path: Path):
+    assert fleet_status(FleetDirectory(tmp_path), 0.0)["applications"] == 0
+    assert perform(["fleet", "status", str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status", "/no/such/place"],
+        ["run", "/no/such/place", "--windows", "http://x"],
+        ["run", ".", "--interval", "soon"],
+    ],
+)
+def test_bad_usage_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    assert perform(["fleet", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("penstock: error:") and said.count("\n") == 1
+
+
+def test_places():
+    assert place_of("kafka://a:9092,b:9092/windows") == Topic("a:9092,b:9092", "windows")
+    assert place_of("some/dir") == Path("some/dir")
+    with pytest.raises(BadInput, match="kafka://HOST"):
+        place_of("kafka://nowhere")
+
+
+def test_overrides_are_read(tmp_path: Path):
+    path = tmp_path / "overrides.json"
+    assert read_overrides(path) == {}
+    said = {"by": "ops", "pin": ["heap", "driver-heap"], "veto": ["P3", 8], "force": {"rule": "P6", "id": 1}}
+    path.write_bytes(orjson.dumps({"words": said}))
+    override, force = read_overrides(path)["words"]
+    pinned = frozenset({Parameter.HEAP, Parameter.DRIVER_HEAP})
+    assert override == Overrides(pinned, frozenset({Rule.CPU_UP, Rule.CPU_DOWN}), Rule.HEAP_DOWN, "ops")
+    assert force > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "overrides.json"),
+        ("[]", "an object is expected"),
+        ('{"a": {"pins": []}}', "a: an object with"),
+        ('{"a": {"pin": ["size"]}}', "unknown parameter 'size'"),
+        ('{"a": {"veto": ["P9"]}}', "unknown rule 'P9'"),
+        ('{"a": {"force": "P1"}}', "a rule and an id"),
+    ],
+)
+def test_bad_overrides_are_named(tmp_path: Path, text: str, said: str):
+    path = tmp_path / "overrides.json"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=said):
+        read_overrides(path)
+
+
+def test_windows_are_packed_by_application_with_orders():
+    names = [f"app-{number}" for number in range(100)]
+    read = read_lines([orjson.dumps(a_record(name)) for name in names] + [b"bad"], ["f"] * 101)
+    overrides = {"app-7": (Overrides(frozenset({Parameter.HEAP}), frozenset(), Rule.CPU_UP), 5)}
+    packed = dict(pack(read, overrides))
+    assert set(packed) <= {DEAD_BUCKET, *range(BUCKETS)}
+    assert decode([packed.pop(DEAD_BUCKET)]).num_rows == 1
+    tables = {bucket: decode([payload]) for bucket, payload in packed.items()}
+    assert sum(table.num_rows for table in tables.values()) == 100
+    assert all(
+        bucket_of(name) == b for b, table in tables.items() for name in table["application"].to_pylist()
+    )
+    seven = next(row for row in tables[bucket_of("app-7")].to_pylist() if row["application"] == "app-7")
+    assert [seven[name] for name in ORDERS] == [2, 0, 3, 5]
+
+
+def test_decisions_get_into_the_journal_once_and_in_order(directory: FleetDirectory, tmp_path: Path):
+    journal = open_journal(tmp_path / "journal.db")
+    assert ActionLog(directory, journal).catch_up()
+    assert ActionLog(directory, journal).catch_up()
+    records = {record.application: record for record in journal.decisions()}
+    assert (records["hungry"].answer["kind"], records["hungry"].count) == ("resize", 1)
+    assert records["hungry"].answer["settings"] == {"spark.executor.memory": "9216m"}
+    assert records["short"].answer["parallelism"] == {"executors": 7}
+
+
+def test_a_journal_that_is_away_is_caught_up_with_later(directory: FleetDirectory, tmp_path: Path):
+    place = tmp_path / "away"
+    place.mkdir()
+    from penstock.journal.store import journal_at
+
+    journal = journal_at(place)
+    assert not ActionLog(directory, journal).catch_up(), "a directory is no journal"
+    place.rmdir()
+    assert ActionLog(directory, journal).catch_up()
+    assert len(journal.decisions()) == 2
