@@ -14,6 +14,7 @@ from penstock.commands import (
     benches,
     diagnosis,
     evidence,
+    fleet,
     live,
     migration,
     offline,
@@ -43,6 +44,7 @@ simulate.add_to(app)
 replay.add_to(app)
 audit.add_to(app)
 diagnosis.add_to(app)
+fleet.add_to(app)
 benches.add_to(app)
 workload.add_to(app)
 evidence.add_to(app)
