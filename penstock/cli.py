@@ -18,6 +18,7 @@ from penstock.commands import (
     live,
     migration,
     offline,
+    pipeline,
     replay,
     run,
     setup,
@@ -40,6 +41,7 @@ run.add_to(app)
 live.add_to(app)
 migration.add_to(app)
 offline.add_to(app)
+pipeline.add_to(app)
 simulate.add_to(app)
 replay.add_to(app)
 audit.add_to(app)

@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.durations import parse_duration
 from penstock.errors import BadInput
 from penstock.pipeline.layout import Layout, laid_out
 from penstock.pipeline.topics import Location, Stream, Topic
+
+if TYPE_CHECKING:
+    from penstock.pipeline.spark_run import PipelineHandle
 
 MOST_PARALLELISM = 64
 """Where no limits are given a function may have up to so many instances."""
@@ -179,6 +182,12 @@ class Pipeline:
                     f"{self.name}: function {one.name!r} writes {one.schema!r} to topic {name!r}, "
                     f"whose schema is {topic.schema!r}"
                 )
+
+    def run(self, spark: Any, **options: Any) -> PipelineHandle:
+        """Start every function as a streaming query, and the controller that sizes them."""
+        from penstock.pipeline.spark_run import run
+
+        return run(self, spark, **options)
 
 
 def _check_topics(pipeline: Pipeline, declared: frozenset[str]) -> None:

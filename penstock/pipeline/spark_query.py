@@ -1,0 +1,284 @@
+"""One function as one streaming query, whose parallelism each batch reads anew.
+
+The batch is repartitioned to the present parallelism inside `foreachBatch`: nothing restarts when it
+changes, and no other query takes notice. Instances report what they did through an accumulator.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from penstock.errors import ActionFailed, BadInput
+from penstock.pipeline.board import Board
+from penstock.pipeline.definition import Function, Pipeline, Takes
+from penstock.pipeline.keyed import KeyedServer
+from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor
+from penstock.pipeline.serving import DEAD, ERROR, OUTCOME, RECORD, SERVED, Server, outcomes, with_outcome
+from penstock.pipeline.spark_topics import Written, publish, read_topic
+from penstock.pipeline.topics import Location
+
+log = logging.getLogger(__name__)
+
+Work = dict[int, list[float]]
+"""Instance → records in, records out, dead letters, useful seconds."""
+
+_OUTCOME_DDL = f"{OUTCOME} string, {RECORD} string, {ERROR} string"
+_WRONG_SCHEMA = re.compile(r"WrongSchema: (.+)")
+
+
+class WorkParam(AccumulatorParam[Work]):
+    """Adds up what instances did."""
+
+    def zero(self, value: Work) -> Work:
+        """Nothing done."""
+        return {}
+
+    def addInPlace(self, value1: Work, value2: Work) -> Work:  # noqa: N802
+        """Sums by instance."""
+        for instance, figures in value2.items():
+            own = value1.setdefault(instance, [0.0, 0.0, 0.0, 0.0])
+            value1[instance] = [a + b for a, b in zip(own, figures, strict=True)]
+        return value1
+
+
+class FunctionQuery:
+    """A function at work: its query, and what went wrong with it."""
+
+    def __init__(
+        self, spark: SparkSession, pipeline: Pipeline, function: Function, board: Board, monitor: Monitor
+    ) -> None:
+        self.function = function
+        self.error: str | None = None
+        self._spark, self._pipeline, self._board, self._monitor = spark, pipeline, board, monitor
+        self._work: Accumulator[Work] = spark.sparkContext.accumulator({}, WorkParam())
+        self._query: StreamingQuery | None = None
+        self._started = threading.Event()
+
+    @property
+    def query(self) -> StreamingQuery:
+        """The streaming query; only after `start`."""
+        assert self._query is not None
+        return self._query
+
+    def start(self, checkpoint: str, trigger_seconds: float) -> None:
+        """Begin to read, in a scheduler pool of its own; goes on where the checkpoint says."""
+        function, context = self.function, self._spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", f"{self._pipeline.name}.{function.name}")
+        partitions = self._spark.conf.get("spark.sql.shuffle.partitions")
+        try:
+            if function.takes is Takes.KEYED:
+                self._spark.conf.set("spark.sql.shuffle.partitions", function.most)
+            writer = self._stream().writeStream.foreachBatch(self._step)
+            writer = writer.queryName(f"{self._pipeline.name}.{function.name}").outputMode("append")
+            timed = writer.trigger(processingTime=f"{round(trigger_seconds * 1000)} milliseconds")
+            self._query = timed.option("checkpointLocation", checkpoint).start()
+        finally:
+            context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+            self._spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+            self._started.set()
+
+    def stop(self) -> None:
+        """Stop the query; a batch under way is broken off and run again at the next start."""
+        if self._query is not None:
+            self._query.stop()
+
+    def failure(self) -> str | None:
+        """Why the function no longer runs; None while it does."""
+        if self._query is None or self._query.isActive:
+            return None
+        problem = self._query.exception()
+        return self.error or (str(problem).partition("\n")[0] if problem is not None else None)
+
+    def _stream(self) -> DataFrame:
+        topics, function = self._pipeline.topics, self.function
+        places = {name: topics[name].at or self._pipeline.location for name in function.reads}
+        streams = [read_topic(self._spark, topics[name], _there(places[name])) for name in function.reads]
+        joined = reduce(DataFrame.unionByName, streams)
+        return self._keyed(joined) if function.takes is Takes.KEYED else joined
+
+    def _keyed(self, stream: DataFrame) -> DataFrame:
+        function = self.function
+        assert function.state is not None
+        call = _keyed_call(
+            KeyedServer(function.name, function.call, self._arrow(), function.timeout), self._work
+        )
+        shape = self._outcome_ddl()
+        return stream.groupBy(*function.key).applyInPandasWithState(
+            call, shape, function.state, "append", "NoTimeout"
+        )
+
+    def _schema(self) -> StructType | None:
+        topic = self._pipeline.topics[self.function.writes] if self.function.writes else None
+        if topic is None or topic.schema is None:
+            return None
+        return self._spark.createDataFrame([], topic.schema).schema
+
+    def _arrow(self) -> pa.Schema | None:
+        schema = self._schema()
+        return to_arrow_schema(schema) if schema is not None else None
+
+    def _outcome_ddl(self) -> str:
+        topic = self._pipeline.topics[self.function.writes] if self.function.writes else None
+        return f"{topic.schema}, {_OUTCOME_DDL}" if topic is not None else _OUTCOME_DDL
+
+    def _step(self, batch: DataFrame, batch_id: int) -> None:
+        self._started.wait()
+        parallelism, start = self._board.begin_batch(self.function.name), time.time()
+        try:
+            self._work.value = {}
+            self._perform(batch, batch_id, parallelism)
+            done = BatchDone(self.function.name, batch_id, start, time.time(), parallelism, self._reported())
+            self._monitor.finished(done)
+        except Exception as problem:
+            found = _WRONG_SCHEMA.search(str(problem))
+            self.error = found.group(1).strip() if found else f"{type(problem).__name__}: {problem}"[:500]
+            log.error("%s.%s has stopped: %s", self._pipeline.name, self.function.name, self.error)
+            raise
+        finally:
+            self._board.end_batch(self.function.name)
+
+    def _perform(self, batch: DataFrame, batch_id: int, parallelism: int) -> None:
+        takes, target = self.function.takes, self._target(batch_id)
+        if takes is Takes.KEYED:
+            publish(self._spark, batch, target)
+        elif takes is Takes.DATAFRAME:
+            self._transform(self._spread(batch, parallelism), target, parallelism)
+        else:
+            schema = self._arrow()
+            server = Server(
+                self.function.name, self.function.call, takes is Takes.ARROW, schema, self.function.timeout
+            )
+            call = _batch_call(server, schema if schema is not None else pa.schema([]), self._work)
+            publish(
+                self._spark, self._spread(batch, parallelism).mapInArrow(call, self._outcome_ddl()), target
+            )
+
+    def _target(self, batch_id: int) -> Written:
+        """A new checkpoint counts batches from 0 again: the query's id tells its batches from older ones."""
+        function, topics = self.function, self._pipeline.topics
+        name = function.writes or function.reads[0]
+        place = topics[name].at if function.writes else None
+        batch = f"{function.name}-{str(self.query.id)[:8]}-{batch_id:09d}"
+        return Written(
+            function.name, function.writes, _there(place or self._pipeline.location), batch, function.key
+        )
+
+    def _spread(self, batch: DataFrame, parallelism: int) -> DataFrame:
+        function = self.function
+        if not function.key:
+            return batch.repartition(parallelism)
+        spread = batch.repartition(parallelism, *function.key)
+        return spread.sortWithinPartitions(function.order) if function.order else spread
+
+    def _transform(self, batch: DataFrame, target: Written, parallelism: int) -> None:
+        """A DataFrame transform cannot be called record by record: where it fails, its batch is dead."""
+        start, read, written = time.time(), Observation(), Observation()
+        seen = batch.observe(read, sf.count(sf.lit(1)).alias("records"))
+        try:
+            result = self._as_declared(self.function.call(seen))
+            counted = result.observe(written, sf.count(sf.lit(1)).alias("records"))
+            publish(self._spark, counted, target)
+            figures = float(read.get["records"]), float(written.get["records"]), 0.0
+        except BadInput as problem:
+            raise ActionFailed(f"WrongSchema: {problem}") from problem
+        except Exception as problem:
+            log.warning("%s: a batch of %s is dead: %s", self._pipeline.name, self.function.name, problem)
+            dead = batch.count()
+            publish(self._spark, self._all_dead(batch, problem), target)
+            figures = float(dead), 0.0, float(dead)
+        took = time.time() - start
+        share = [figure / parallelism for figure in figures]
+        self._work.value = {number: [*share, took] for number in range(parallelism)}
+
+    def _as_declared(self, result: Any) -> DataFrame:
+        """The columns of the topic, in its types; BadInput names the function and the column."""
+        schema, name = self._schema(), self.function.name
+        if not isinstance(result, DataFrame):
+            raise BadInput(f"function {name!r} returned {type(result).__name__}, not a DataFrame")
+        marks = [
+            sf.lit(SERVED).alias(OUTCOME), *(sf.lit(None).cast("string").alias(n) for n in (RECORD, ERROR))
+        ]  # fmt: skip
+        for field in schema.fields if schema is not None else []:
+            if field.name not in result.columns:
+                raise BadInput(f"function {name!r} returned no column {field.name!r}")
+            found = result.schema[field.name].dataType
+            if found != field.dataType:
+                raise BadInput(
+                    f"function {name!r} returned {found.simpleString()} in column {field.name!r}, "
+                    f"not {field.dataType.simpleString()}"
+                )
+        names = schema.names if schema is not None else []
+        return result.select(*names, *marks)
+
+    def _all_dead(self, batch: DataFrame, problem: Exception) -> DataFrame:
+        schema = self._schema()
+        nothing = [sf.lit(None).cast(f.dataType).alias(f.name) for f in (schema.fields if schema else [])]
+        error = f"{type(problem).__name__}: {problem}"[:2000]
+        record = sf.to_json(sf.struct("*")).alias(RECORD)
+        return batch.select(*nothing, sf.lit(DEAD).alias(OUTCOME), record, sf.lit(error).alias(ERROR))
+
+    def _reported(self) -> tuple[InstanceWork, ...]:
+        return tuple(InstanceWork(number, *figures) for number, figures in sorted(self._work.value.items()))
+
+
+def _there(place: Location | None) -> Location:
+    assert place is not None
+    return place
+
+
+def _batch_call(
+    server: Server, schema: pa.Schema, work: Accumulator[Work]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def serve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begun, read, written, dead = time.monotonic(), 0, 0, 0
+        for batch in batches:
+            served = server.serve(batch)
+            read += len(batch)
+            written += sum(len(table) for table in served.tables)
+            dead += len(served.dead)
+            yield from outcomes(served, schema)
+        work.add({_instance(): [read, written, dead, time.monotonic() - begun]})
+
+    return serve
+
+
+def _keyed_call(server: KeyedServer, work: Accumulator[Work]) -> Callable[..., Iterator[Any]]:
+    schema = server.schema if server.schema is not None else pa.schema([])
+
+    def serve(key: tuple[Any, ...], frames: Iterator[Any], state: Any) -> Iterator[Any]:
+        import pandas as pd
+
+        begun = time.monotonic()
+        frame = pd.concat(list(frames), ignore_index=True)
+        served, after = server.serve(key, frame, tuple(state.get) if state.exists else None)
+        if after is not None:
+            state.update(after)
+        elif state.exists:
+            state.remove()
+        empty = pa.Table.from_batches([], schema=with_outcome(schema))
+        tables = [pa.Table.from_batches([one]) for one in outcomes(served, schema)]
+        yield pa.concat_tables([empty, *tables]).to_pandas()
+        written = sum(len(table) for table in served.tables)
+        work.add({_instance(): [len(frame), written, len(served.dead), time.monotonic() - begun]})
+
+    return serve
+
+
+def _instance() -> int:
+    context = TaskContext.get()
+    return context.partitionId() if context is not None else 0

@@ -1,0 +1,19 @@
+"""The Spark session of a pipeline that is run by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+
+def session(name: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    """A session in which functions share the slots fairly."""
+    builder = SparkSession.builder.appName(name).config("spark.scheduler.mode", "FAIR")
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark

@@ -1,0 +1,140 @@
+"""Topics as Spark reads and writes them; a batch that is run again after a crash publishes nothing twice.
+
+File topics. The batch of a function is written beside the topics first, then its directory is renamed into
+the topic: readers see all of a batch or nothing, and a batch whose directory is there already is left alone.
+So records go from topic to topic exactly once wherever a rename is atomic, as on local disks and HDFS.
+Kafka topics. Spark's sink writes at least once: a batch that is run again writes its records again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from penstock.pipeline.serving import DEAD, ERROR, OUTCOME, RECORD, SERVED
+from penstock.pipeline.topics import Files, Kafka, Location, Stream, Topic
+
+DEAD_LETTERS = "{}.dead"
+"""The topic of a function's dead letters; a topic of the user has no dot in its name."""
+DEAD_SCHEMA = "function string, record string, error string"
+
+
+def read_topic(spark: SparkSession, topic: Topic, place: Location) -> DataFrame:
+    """The records of a topic as a streaming DataFrame."""
+    if isinstance(place, Stream):
+        if place.form == "penstock-load":
+            from penstock.workloads.source import LoadSource
+
+            spark.dataSource.register(LoadSource)
+        return spark.readStream.format(place.form).options(**dict(place.options)).load()
+    assert topic.schema is not None
+    if isinstance(place, Kafka):
+        return _from_kafka(spark, topic.name, topic.schema, place)
+    directory = f"{place.root}/{topic.name}"
+    FileSystem(spark, directory).make(directory)
+    reader = spark.readStream.schema(topic.schema).option("recursiveFileLookup", "true")
+    if place.files_per_batch is not None:
+        reader = reader.option("maxFilesPerTrigger", place.files_per_batch)
+    return reader.parquet(directory)
+
+
+def _from_kafka(spark: SparkSession, name: str, schema: str, place: Kafka) -> DataFrame:
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", place.servers)
+    reader = reader.option("subscribe", place.prefix + name).option("startingOffsets", "earliest")
+    if place.records_per_batch is not None:
+        reader = reader.option("maxOffsetsPerTrigger", place.records_per_batch)
+    value = sf.from_json(sf.col("value").cast("string"), schema).alias("record")
+    return reader.load().select(value).select("record.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where a batch goes: the place of its topics, the topic itself, and the batch's unmistakable name."""
+
+    function: str
+    topic: str | None
+    place: Location
+    batch: str
+    key: tuple[str, ...] = ()
+
+
+def publish(spark: SparkSession, outcome: DataFrame, target: Written) -> None:
+    """Write served records to the topic and dead letters to theirs, in one pass over the batch."""
+    if isinstance(target.place, Kafka):
+        _to_kafka(outcome, target, target.place)
+    else:
+        assert isinstance(target.place, Files)
+        _to_files(spark, outcome, target, target.place.root)
+
+
+def _to_files(spark: SparkSession, outcome: DataFrame, target: Written, root: str) -> None:
+    staged = f"{root}/_penstock/{target.batch}"
+    system = FileSystem(spark, staged)
+    outcome.write.mode("overwrite").partitionBy(OUTCOME).parquet(staged)
+    dead = DEAD_LETTERS.format(target.function)
+    # dead letters first: the served records are what a batch that is run again looks for
+    system.move(f"{staged}/{OUTCOME}={DEAD}", f"{root}/{dead}", target.batch)
+    if target.topic is not None:
+        system.move(f"{staged}/{OUTCOME}={SERVED}", f"{root}/{target.topic}", target.batch)
+    system.remove(staged)
+
+
+def _to_kafka(outcome: DataFrame, target: Written, place: Kafka) -> None:
+    hidden = (OUTCOME, RECORD, ERROR)
+    columns = [name for name in outcome.columns if name not in hidden]
+    is_dead = sf.col(OUTCOME) == DEAD
+    letter = sf.to_json(
+        sf.struct(
+            sf.lit(target.function).alias("function"),
+            sf.col(RECORD).alias("record"),
+            sf.col(ERROR).alias("error"),
+        )
+    )
+    served = sf.to_json(sf.struct(*columns)) if columns else sf.lit(None).cast("string")
+    dead_topic = place.prefix + DEAD_LETTERS.format(target.function)
+    topic = sf.when(is_dead, dead_topic).otherwise(f"{place.prefix}{target.topic}")
+    key = sf.concat_ws("\u0001", *(sf.col(name).cast("string") for name in target.key if name in columns))
+    rows = outcome if target.topic is not None else outcome.where(is_dead)
+    rows = rows.select(
+        topic.alias("topic"), key.alias("key"), sf.when(is_dead, letter).otherwise(served).alias("value")
+    )
+    rows.write.format("kafka").option("kafka.bootstrap.servers", place.servers).save()
+
+
+def dead_letters(spark: SparkSession, place: Files, function: str) -> DataFrame:
+    """The dead letters of a function on file topics: record and error."""
+    directory = f"{place.root}/{DEAD_LETTERS.format(function)}"
+    FileSystem(spark, directory).make(directory)
+    reader = spark.read.schema(f"{RECORD} string, {ERROR} string").option("recursiveFileLookup", "true")
+    found = reader.parquet(directory)
+    return found.select(sf.col(RECORD).alias("record"), sf.col(ERROR).alias("error"))
+
+
+class FileSystem:
+    """Hadoop's file system of a path, through Py4J; seen to work on Spark 4.3 with local paths."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        jvm: Any = spark._jvm
+        self._paths = jvm.org.apache.hadoop.fs.Path
+        context: Any = spark.sparkContext._jsc
+        self._system = self._paths(path).getFileSystem(context.hadoopConfiguration())
+
+    def make(self, directory: str) -> None:
+        """See that a directory is there."""
+        self._system.mkdirs(self._paths(directory))
+
+    def move(self, directory: str, into: str, name: str) -> None:
+        """Rename a directory into another one, unless it is empty or that name is there already."""
+        origin, target = self._paths(directory), self._paths(f"{into}/{name}")
+        if not self._system.exists(origin) or self._system.exists(target):
+            return
+        self.make(into)
+        if not self._system.rename(origin, target):
+            raise OSError(f"{directory} could not be renamed to {into}/{name}")
+
+    def remove(self, directory: str) -> None:
+        """Remove a directory with all that is in it."""
+        self._system.delete(self._paths(directory), True)

@@ -1,0 +1,99 @@
+"""`penstock pipeline`: files that are wrong, pipelines that run, drawings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import perform
+from penstock.control import ControlServer
+from penstock.errors import BadInput
+from tests.commands.command_line import complaint, last_json
+from tests.pipeline.test_definition import YAML, written
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> list[str]:
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"journal: {tmp_path / 'journal.db'}\nruntime_directory: {tmp_path / 'run'}\n")
+    return ["--config", str(file)]
+
+
+def answer(command, request):
+    function = {"reads": ["images"], "writes": "small", "parallelism": 3, "least": 1, "most": 15}
+    match command:
+        case "hello":
+            return {"application": "thumbnails", "name": "thumbnails"}
+        case "status":
+            return {"status": {"pipeline": "thumbnails", "functions": {"resize": function}}}
+        case "scale" if request["parallelism"] == 99:
+            raise BadInput("'resize' may have 1 to 15 instances, not 99")
+        case "scale":
+            return {"parallelism": request["parallelism"] or 2}
+    return {"stopping": True}
+
+
+@pytest.fixture
+def running(tmp_path: Path):
+    (tmp_path / "run").mkdir(mode=0o700)
+    server = ControlServer(tmp_path / "run" / "pipelines", "thumbnails", answer)
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("command", ["run", "draw"])
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("reads: images", "reads: pictures", "unknown topic 'pictures'"),
+        ("of_images:resize", "of_images:shrink", "functions.resize.call: module 'sizes_of_images' has no"),
+        ("reads: [small]", "reads: small, writes: images, schema: number bigint", "cycle"),
+    ],
+)
+def test_mistakes_in_a_file_exit_2_and_name_the_place(tmp_path, capsys, command, old, new, said):
+    file = written(tmp_path, YAML.replace(old, new))
+    assert perform(["pipeline", command, str(file)]) == 2
+    said_of_it = complaint(capsys)
+    assert said in said_of_it and str(file) in said_of_it
+
+
+def test_a_file_is_drawn_without_running(tmp_path, capsys):
+    drawing = tmp_path / "thumbnails.svg"
+    file = written(tmp_path, YAML)
+    assert perform(["pipeline", "draw", str(file), "--svg", str(drawing), "--json"]) == 0
+    assert last_json(capsys)["functions"]["recognise"] == {"reads": ["small"], "writes": None}
+    assert drawing.read_text().startswith("<svg")
+
+
+def test_a_drawing_that_cannot_be_written_is_an_error(tmp_path, capsys):
+    assert perform(["pipeline", "draw", str(written(tmp_path, YAML)), "--svg", str(tmp_path)]) == 2
+    assert "cannot be written" in complaint(capsys)
+
+
+def test_a_running_pipeline_is_shown_scaled_and_stopped(running, config, capsys):
+    assert perform(["pipeline", "status", *config, "--json"]) == 0
+    assert last_json(capsys)["functions"]["resize"]["parallelism"] == 3
+    assert perform(["pipeline", "draw", "thumbnails", *config]) == 0
+    assert "resize" in capsys.readouterr().out
+    assert perform(["pipeline", "scale", "resize", "7", *config, "--json"]) == 0
+    seen = last_json(capsys)
+    assert (seen["parallelism"], seen["pinned"]) == (7, True)
+    assert perform(["pipeline", "scale", "resize", "auto", *config, "--json"]) == 0
+    assert last_json(capsys)["pinned"] is False
+    assert perform(["pipeline", "stop", "thumbnails", *config]) == 0
+    assert "stopping" in capsys.readouterr().out
+
+
+def test_refusals_and_bad_numbers(running, config, capsys):
+    assert perform(["pipeline", "scale", "resize", "99", *config]) == 1
+    assert "may have 1 to 15" in complaint(capsys)
+    assert perform(["pipeline", "scale", "resize", "many", *config]) == 2
+    assert "'many' is not a number of instances" in complaint(capsys)
+    assert perform(["pipeline", "status", "other", *config]) == 2
+    assert "thumbnails" in complaint(capsys)
+
+
+def test_nothing_runs(config, capsys):
+    assert perform(["pipeline", "status", *config]) == 1
+    assert complaint(capsys) == "no pipeline is running"

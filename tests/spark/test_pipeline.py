@@ -1,0 +1,202 @@
+"""Pipelines on a real cluster: the same results as one batch job, whatever happens to the parallelism."""
+
+import json
+import random
+import time
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as sf
+
+from penstock.control import find
+from penstock.errors import ActionFailed
+from penstock.pipeline import Pipeline, files
+from penstock.pipeline.spark_topics import dead_letters
+
+pytestmark = pytest.mark.spark
+
+FILES, PER_FILE = 8, 400
+RECORDS = FILES * PER_FILE
+
+
+@pytest.fixture(scope="module")
+def spark(local_cluster):
+    return local_cluster(executors=2, cores=3, conf={"spark.scheduler.mode": "FAIR"})
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("topics")
+
+
+def settings(root, **others):
+    return {
+        "journal": str(root / "journal.db"),
+        "runtime_directory": str(root / "run"),
+        "policy_interval": "2s",
+        **others,
+    }
+
+
+def numbers(root):
+    """The topic from outside, as any program may write it."""
+    for part in range(FILES):
+        values = range(part * PER_FILE, (part + 1) * PER_FILE)
+        (root / "numbers").mkdir(exist_ok=True)
+        frame = pd.DataFrame({"number": values})
+        frame.to_parquet(root / "numbers" / f"{part}.parquet", index=False)
+
+
+def chain(root, name="chain"):
+    """pandas → DataFrame → keyed: every kind of function but Arrow, with records that fail."""
+    pipeline = Pipeline(name, topics=files(str(root), files_per_batch=2))
+    pipeline.topic("numbers", schema="number bigint")
+
+    @pipeline.function(
+        reads="numbers", writes="squares", schema="number bigint, square bigint", parallelism=(1, 5)
+    )
+    def square(batch):
+        if (batch["number"] % 997 == 13).any():
+            raise ValueError("an unlucky number")
+        return batch.assign(square=batch["number"] ** 2)
+
+    @pipeline.function(
+        reads="squares",
+        writes="odds",
+        schema="key bigint, square bigint",
+        takes="dataframe",
+        parallelism=(1, 3),
+    )
+    def odd(frame):
+        return frame.where("number % 2 = 1").select((sf.col("number") % 7).alias("key"), "square")
+
+    @pipeline.function(
+        reads="odds", writes="totals", schema="key bigint, total bigint", key="key", state="total bigint",
+        parallelism=2,
+    )  # fmt: skip
+    def total(key, batch, state):
+        now = (state[0] if state else 0) + int(batch["square"].sum())
+        return pd.DataFrame({"key": [key[0]], "total": [now]}), (now,)
+
+    return pipeline
+
+
+def halving(root):
+    """A second pipeline, of one Arrow function, over the same topic."""
+    pipeline = Pipeline("halving", topics=files(str(root), files_per_batch=4))
+    pipeline.topic("numbers", schema="number bigint")
+
+    @pipeline.function(
+        reads="numbers", writes="halves", schema="half double", takes="arrow", parallelism=(1, 4)
+    )
+    def halve(batch):
+        return pa.table({"half": pc.divide(pc.cast(batch.column("number"), pa.float64()), 2.0)})
+
+    return pipeline
+
+
+def read(handle, function):
+    return handle.status()["functions"][function]["records_read"]
+
+
+def until(condition, handles, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        for handle in handles:
+            failed = {n: f["error"] for n, f in handle.status()["functions"].items() if f["error"]}
+            assert not failed, failed
+        assert time.monotonic() < deadline, [handle.status() for handle in handles]
+        time.sleep(0.1)
+
+
+def as_one_batch_job(spark, root):
+    """The same transforms in one batch query over the same records."""
+    lucky = spark.read.parquet(str(root / "numbers")).where("number % 997 != 13")
+    squares = lucky.selectExpr("number", "number * number as square")
+    odds = squares.where("number % 2 = 1").selectExpr("number % 7 as key", "square")
+    return odds, odds.groupBy("key").agg(sf.sum("square").alias("total"))
+
+
+def rows(frame):
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def topic(spark, root, name):
+    return spark.read.option("recursiveFileLookup", "true").parquet(str(root / name))
+
+
+def test_results_equal_one_batch_job_while_parallelism_changes_and_the_pipeline_restarts(spark, root):
+    numbers(root)
+    unlucky = [number for number in range(RECORDS) if number % 997 == 13]
+    odds = sum(number % 2 for number in range(RECORDS) if number not in unlucky)
+    halves = halving(root).run(spark, policy="threshold", settings=settings(root), trigger="100ms")
+    first = chain(root).run(spark, policy="ds2", settings=settings(root), trigger="100ms")
+    seeds = random.Random(3)
+
+    def resize(handle):
+        handle.scale("square", seeds.randint(1, 5))
+        handle.scale("odd", seeds.randint(1, 3))
+        return read(handle, "square") >= PER_FILE
+
+    until(lambda: resize(first), [first, halves])
+    asked = find(root / "run" / "pipelines", "chain").ask("status")["status"]
+    assert asked["functions"]["square"]["pinned"] is True
+    read_before = read(first, "total")
+    first.stop()
+    again = chain(root).run(spark, policy="ds2", settings=settings(root), trigger="100ms")
+    runs = [one.query.runId for one in again.queries.values()]
+    until(lambda: resize(again) and odds_written(root) == odds, [again, halves])
+    until(lambda: read(halves, "halve") == RECORDS, [halves])
+
+    wanted_odds, wanted_totals = as_one_batch_job(spark, root)
+    assert rows(topic(spark, root, "odds").select("key", "square")) == rows(wanted_odds)
+    until(lambda: final_totals(root) == rows(wanted_totals), [again])
+    dead = rows(dead_letters(spark, files(str(root)), "square"))
+    assert sorted(json.loads(record)["number"] for record, _ in dead) == unlucky
+    assert {error for _, error in dead} == {"ValueError: an unlucky number"}
+    assert sorted(value for (value,) in rows(topic(spark, root, "halves").select("half"))) == [
+        number / 2 for number in range(RECORDS)
+    ]
+    sizes = {len(list(one.glob("*.parquet"))) for one in (root / "squares").iterdir()}
+    assert len(sizes) > 1 and sizes <= set(range(1, 6)), sizes
+    assert [one.query.runId for one in again.queries.values()] == runs
+    assert read_before <= odds
+    again.stop()
+    halves.stop()
+    assert not spark.streams.active
+
+
+def odds_written(root):
+    return sum(pq.read_metadata(file).num_rows for file in (root / "odds").glob("*/*.parquet"))
+
+
+def final_totals(root):
+    found = [pd.read_parquet(file) for file in (root / "totals").glob("*/*.parquet")]
+    greatest = pd.concat(found).groupby("key")["total"].max() if found else {}
+    return sorted((key, total) for key, total in greatest.items())
+
+
+def test_a_wrong_schema_stops_its_function_alone_and_names_function_and_column(spark, root):
+    pipeline = Pipeline("wrong", topics=files(str(root)))
+    pipeline.topic("numbers", schema="number bigint")
+
+    @pipeline.function(reads="numbers", writes="texts", schema="text string, length int", parallelism=1)
+    def spell(batch):
+        return pd.DataFrame({"text": batch["number"].astype(str), "length": "long"})
+
+    @pipeline.function(reads="numbers", writes="same", schema="number bigint", parallelism=1)
+    def copy(batch):
+        return batch
+
+    handle = pipeline.run(spark, settings=settings(root, control_socket=False), trigger="100ms")
+    try:
+        with pytest.raises(ActionFailed, match=r"function 'spell' returned .* in column 'length', not int32"):
+            handle.wait(60)
+        until(lambda: read(handle, "copy") == RECORDS, [])
+        seen = handle.status()["functions"]
+        assert "'length'" in seen["spell"]["error"] and seen["copy"]["error"] is None
+    finally:
+        handle.stop()
