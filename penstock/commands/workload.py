@@ -65,9 +65,8 @@ def workload(  # noqa: PLR0913, PLR0917
         service_seconds=_seconds(service, "--service"),
         redis=redis,
     )
-    given = {"--warm-up": warm_up, "--duration": duration, "--trigger": trigger}
-    seconds = tuple(_seconds(text, option) for option, text in given.items())
-    result = _run(entry_of(name), ask, seconds, cores)
+    times = {"--warm-up": warm_up, "--duration": duration, "--trigger": trigger}
+    result = _run(entry_of(name), ask, [_seconds(text, option) for option, text in times.items()], cores)
     answer(result, as_json, shown(result))
 
 
@@ -87,7 +86,7 @@ def profile_of(rate: str) -> str:
     return profile
 
 
-def _run(entry: Workload, ask: Ask, seconds: tuple[float, ...], cores: int) -> dict[str, Any]:
+def _run(entry: Workload, ask: Ask, seconds: list[float], cores: int) -> dict[str, Any]:
     from penstock.bench.spark_cluster import cluster, scratch_directory
     from penstock.bench.spark_workload import Pace, run_load, warm, workload_shape
 
