@@ -27,18 +27,18 @@ class ActionLog:
     """
 
     def __init__(self, directory: FleetDirectory, journal: Journal) -> None:
-        self._directory, self._journal = directory, journal
+        self._directory, self.journal = directory, journal
 
     def catch_up(self) -> bool:
         """Write what is not in the journal yet; False, and a line in the log, while it is away."""
         try:
-            done = int(self._journal.recall(OWNER, KIND).get(KEY, {}).get("batch", -1))
+            done = int(self.journal.recall(OWNER, KIND).get(KEY, {}).get("batch", -1))
             for batch, path in self._directory.decision_files(done):
                 rows = read_table(path).to_pylist()
                 for row in rows:
                     self._write(row)
                 latest = max(row["at"] for row in rows)
-                self._journal.remember(latest, OWNER, KIND, KEY, {"batch": batch})
+                self.journal.remember(latest, OWNER, KIND, KEY, {"batch": batch})
         except JournalUnavailable as error:
             log.warning("decisions are not in the journal yet: %s", error)
             return False
@@ -49,7 +49,7 @@ class ActionLog:
         if row["settings"]:
             resize = Resize(orjson.loads(row["settings"]), row["reason"], expected)
             verdict: Verdict = Waiting("sent to the application's agent", row["expires_at"])
-            self._journal.decided(row["at"], row["application"], resize, verdict, "sage")
+            self.journal.decided(row["at"], row["application"], resize, verdict, "sage")
             return
         scale = Scale({EXECUTORS: int(row["parallelism"])}, row["reason"], expected)
-        self._journal.decided(row["at"], row["application"], scale, Accepted(scale), "sage")
+        self.journal.decided(row["at"], row["application"], scale, Accepted(scale), "sage")

@@ -78,7 +78,7 @@ class FleetPolicy:
         memory: Memory,
         needs: Policy,
         held: Callable[[ApplicationWindow], HeldSize],
-        correlation: Callable[[float], float] = lambda now: math.nan,
+        correlation: Callable[[ApplicationWindow], float] = lambda window: math.nan,
     ) -> None:
         self.application = application
         self._transport, self._memory, self._needs = transport, memory, needs
@@ -159,7 +159,7 @@ class FleetPolicy:
             "offered_per_second": sum(source.offered_per_second for source in sources),
             "needed_parallelism": self._needed(window),
             "gc_seconds": collected if collected >= 0 else math.nan,
-            "service_correlation": self._correlation(window.end),
+            "service_correlation": self._correlation(window),
         }
         return {
             "application": self.application,

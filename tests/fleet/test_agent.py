@@ -17,11 +17,14 @@ from penstock.fleet.agent import MOST_UNSENT, FleetDecision, FleetPolicy
 from penstock.fleet.held_size import held_from, size_in_bytes
 from penstock.fleet.places import FleetDirectory
 from penstock.fleet.records import read_lines
+from penstock.fleet.reporting import reporting_policy
 from penstock.fleet.results import decisions_of
 from penstock.fleet.round import FleetSettings, play
+from penstock.fleet.service_watch import ServiceWatch
 from penstock.fleet.state import empty_state, from_bytes, to_bytes
 from penstock.fleet.transport import DirectoryTransport
 from penstock.journal.store import Journal, open_journal
+from penstock.services import ServiceBoard, ServiceReading
 from tests.fakes import FixedPolicy, a_query, a_scale, a_window
 
 GIB = 1024.0**3
@@ -162,3 +165,29 @@ def test_a_size_that_is_none_names_its_key():
     with pytest.raises(BadInput, match=r"spark\.executor\.memory"):
         held_from({"spark.executor.memory": "much"}, a_window())
     assert held_from({"spark.executor.memory": "8g"}, a_window()).overhead_bytes == pytest.approx(0.8 * GIB)
+
+
+def test_a_backlog_that_follows_a_service_is_told_to_the_controller(journal: Journal):
+    """The service is slow in the second half, and the backlog grows in it."""
+    board, post = ServiceBoard(), Post()
+    agent = FleetPolicy(
+        "words", post, journal, FixedPolicy(a_scale(4)), lambda w: held_from(CONF, w), ServiceWatch(board)
+    )
+    backlog = 0.0
+    for number in range(1, 21):
+        latency = 0.1 if number <= 10 else 2.0
+        backlog += 1000.0 * latency
+        board.publish(ServiceReading("profiles", 10.0 * number - 1, latency))
+        agent.propose(a_window(10.0 * number, queries=(a_query(backlog=backlog),)))
+    assert "service_correlation" not in post.sent[0], "one sample says nothing"
+    assert post.sent[-1]["service_correlation"] > 0.9
+    seen = ServiceWatch(board).look(a_window(10_000.0))
+    assert seen is None, "a service that fell silent explains nothing"
+
+
+def test_attaching_with_report_to_makes_an_agent(journal: Journal, tmp_path: Path):
+    policy = reporting_policy(str(tmp_path), "words", journal, FixedPolicy(a_scale(3)), CONF)
+    assert policy.name == "fleet" and isinstance(policy.propose(a_window()), Hold)
+    assert len(list((tmp_path / "windows").glob("words-*.jsonl"))) == 1
+    with pytest.raises(BadInput, match="report_to"):
+        reporting_policy("kafka://broker:9092/windows", "words", journal, FixedPolicy(), CONF)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from penstock.errors import BadInput, JournalUnavailable
+from penstock.fleet.action_log import ActionLog
+from penstock.fleet.places import FleetDirectory
+from penstock.fleet.results import decisions_of
+from penstock.fleet.round import FleetSettings, play
+from penstock.fleet.state import empty_state
 from penstock.journal.store import journal_at, open_journal
 from tests.fakes import APPLICATION, a_window
+from tests.fleet.agents import GIB, a_record, a_table
 from tests.postgres_server import PostgresServer, postgres_server
 
 
@@ -58,3 +65,20 @@ def test_no_message_shows_the_password():
     assert "secret" not in str(refused.value) and "127.0.0.1" in str(refused.value)
     with pytest.raises(BadInput, match="postgresql://USER@HOST"):
         journal_at("postgresql://host:port/journal")
+
+
+def test_a_fleet_goes_on_without_the_server_and_nothing_is_lost(server: PostgresServer, tmp_path: Path):
+    directory, state = FleetDirectory(tmp_path), empty_state()
+    log = ActionLog(directory, journal_at(server.new_database()))
+    server.stop()
+    for number in range(1, 6):
+        windows = a_table(a_record("words", 10.0 * number, heap_used_bytes=5.8 * GIB))
+        result = play(state, windows, FleetSettings())
+        state = result.state
+        directory.write_decisions(number, decisions_of(result, FleetSettings()))
+        assert not log.catch_up()
+    server.start()
+    assert log.catch_up() and log.catch_up()
+    (record,) = log.journal.decisions("words")
+    assert (record.first_at, record.count, record.answer["kind"]) == (40.0, 1, "resize")
+    log.journal.close()

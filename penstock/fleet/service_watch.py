@@ -1,0 +1,55 @@
+"""An application's backlog beside what its remote services publish, and how they go together."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.dataflow.window import ApplicationWindow
+from penstock.decide.sage_services import ASPECTS, Correlation, ServiceHistory, strongest
+from penstock.services import BOARD, ServiceBoard, ServiceReading
+
+SAMPLES = 30
+LAGS = (0, 1, 2, 3)
+"""In windows: a slow service shows in the backlog of the same or of one of the next windows."""
+
+
+class ServiceWatch:
+    """One sample a window; called with each window in turn."""
+
+    def __init__(
+        self, board: ServiceBoard = BOARD, lags: Sequence[int] = LAGS, samples: int = SAMPLES
+    ) -> None:
+        self._board, self._lags = board, lags
+        self._backlogs: deque[float] = deque(maxlen=samples)
+        self._readings: deque[dict[str, ServiceReading]] = deque(maxlen=samples)
+
+    def __call__(self, window: ApplicationWindow) -> float:
+        """The largest correlation of the backlog's growth with a service; NaN where there is none."""
+        found = self.look(window)
+        return found.coefficient if found is not None else math.nan
+
+    def look(self, window: ApplicationWindow) -> Correlation | None:
+        """The service that explains the backlog best."""
+        sources = [source for query in window.queries for source in query.sources.values()]
+        self._backlogs.append(sum(source.backlog_records for source in sources))
+        # a reading from before the window says nothing about it
+        self._readings.append(self._board.newest(window.end, window.end - window.start))
+        names = sorted({name for readings in self._readings for name in readings})
+        return strongest(
+            np.array(self._backlogs, dtype=np.float64), [self._history(name) for name in names], self._lags
+        )
+
+    def _history(self, name: str) -> ServiceHistory:
+        columns = {
+            aspect: np.array([_value(readings.get(name), aspect) for readings in self._readings])
+            for aspect in ASPECTS
+        }
+        return ServiceHistory(name, **columns)
+
+
+def _value(reading: ServiceReading | None, aspect: str) -> float:
+    return float(getattr(reading, aspect)) if reading is not None else math.nan
