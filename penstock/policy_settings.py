@@ -70,6 +70,13 @@ class PolicySettings(BaseModel):
     queueing_windows_kept: Count = Field(
         20, ge=2, le=10_000, description="Windows from which the queueing policy estimates variation."
     )
+    queueing_changes_per_hour: Count = Field(
+        12,
+        ge=1,
+        le=3600,
+        description="The most changes in an hour that queueing makes for latency alone; what throughput "
+        "needs is not bounded.",
+    )
     autrascale_latency_weight: Ratio = Field(
         0.8, ge=0, le=1, description="α of AuTraScale: the share of latency in the score, against resources."
     )

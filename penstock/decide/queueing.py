@@ -10,11 +10,12 @@ from collections.abc import Mapping
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, Execution
+from penstock.decide.latency_budget import LatencyBudget
 from penstock.decide.loads import QueryLoad, Station, instance_services, query_loads
-from penstock.decide.policy import ExpectedEffect, Hold, Proposal
+from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
 from penstock.decide.queueing_plan import Plan, Queue, judged, plan_operator, plan_paths
 from penstock.decide.queueing_settings import QueueingSettings
-from penstock.decide.queueing_slots import QueueingSlots
+from penstock.decide.queueing_slots import THROUGHPUT_SLOTS, QueueingSlots
 from penstock.decide.units import resized
 from penstock.decide.variation import Variation
 
@@ -29,18 +30,27 @@ class QueueingPolicy:
         self._slots = QueueingSlots(settings)
         self._variations: dict[str, Variation] = {}
         self._seen_until = -math.inf
+        self._budget = LatencyBudget(settings.changes_per_hour)
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Plan sizes that meet the targets, by the execution model that the application follows."""
         if self._settings.latency_target_seconds is None and not self._settings.operator_targets:
             return NotReady("no latency target is set", "the setting latency_target")
         if window.execution is Execution.SHARED_SLOTS:
-            return self._slots.propose(window)
+            answer = self._slots.propose(window)
+            return self._budget.within(window, answer, urgent=_lacks_slots(window, answer))
         loads = query_loads(window, self._settings.unscalable, self._settings.catch_up_seconds)
         if isinstance(loads, NotReady):
             return loads
         self._learn(window, loads)
-        return self._proposal(window, loads, [self._plan(load) for load in loads])
+        planned = self._proposal(window, loads, [self._plan(load) for load in loads])
+        return self._budget.within(window, planned, urgent=self._lacks_instances(loads))
+
+    def _lacks_instances(self, loads: tuple[QueryLoad, ...]) -> bool:
+        """Whether some operator holds less than its rate needs, with headroom and whatever the latency."""
+        utilisation = self._settings.utilisation
+        stations = [station for load in loads for station in load.stations.values() if station.scalable]
+        return any(one.arrival > one.instances * one.service * utilisation for one in stations)
 
     def _learn(self, window: ApplicationWindow, loads: tuple[QueryLoad, ...]) -> None:
         if window.start < self._seen_until:
@@ -111,6 +121,11 @@ class QueueingPolicy:
             for name, station in load.stations.items()
             if plan.held_suffices or plan.sizes[name] < station.instances
         }
+
+
+def _lacks_slots(window: ApplicationWindow, answer: Proposal | NotReady) -> bool:
+    figures = answer.expected.figures if isinstance(answer, Scale) else {}
+    return figures.get(THROUGHPUT_SLOTS, 0.0) > window.slots
 
 
 def _figures(loads: tuple[QueryLoad, ...], slowest: Plan, wanted: Mapping[str, int]) -> dict[str, float]:

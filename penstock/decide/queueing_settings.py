@@ -17,6 +17,7 @@ class QueueingSettings:
     own (section 4.2.1), which then no path changes. `scale_in_share` is α: a path that takes less than
     α·R_max gives instances back. `utilisation` bounds the load of each operator, since a model of steady
     queues promises little close to a load of one. `catch_up_seconds` is the time to read a backlog in.
+    `changes_per_hour` bounds the changes that are made for latency alone: estimates of variation scatter.
     """
 
     latency_target_seconds: float | None = None
@@ -26,6 +27,7 @@ class QueueingSettings:
     catch_up_seconds: float = 600.0
     default_period_seconds: float = 10.0
     windows_kept: int = 20
+    changes_per_hour: int = 12
     min_instances: int = 1
     max_instances: int = 64
     unscalable: frozenset[str] = frozenset()
@@ -40,6 +42,7 @@ class QueueingSettings:
         require("catch_up_seconds", self.catch_up_seconds)
         require("default_period_seconds", self.default_period_seconds)
         require("windows_kept", self.windows_kept, 2, above=False)
+        require("changes_per_hour", self.changes_per_hour, 1, above=False)
         require_limits(self.min_instances, self.max_instances)
 
     def ds2(self, slots_per_executor: int) -> Ds2Settings:

@@ -28,6 +28,10 @@ QUERIES_KEPT = 64
 """Applications may start and stop queries without end; what was learned of the oldest is dropped."""
 
 
+THROUGHPUT_SLOTS = "throughput_slots"
+"""Figure of a proposal: the slots that the offered rate needs, whatever the latency."""
+
+
 @dataclass(slots=True)
 class _Learned:
     memory: CostMemory = field(default_factory=CostMemory)
@@ -118,7 +122,10 @@ class QueueingSlots:
             wanted = self._settings.max_instances
         reason = "; ".join(need.told for need in needs) + limit
         slowest = max(need.seconds for need in needs)
-        figures = {"slots_needed": float(total)}
+        figures = {
+            "slots_needed": float(total),
+            THROUGHPUT_SLOTS: float(sum(need.sizing.slots for need in needs)),
+        }
         figures |= {"latency_seconds": slowest} if math.isfinite(slowest) else {}
         if wanted == held:
             return Hold(reason, figures)
