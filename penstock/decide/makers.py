@@ -166,6 +166,21 @@ def _reactive(settings: Settings) -> ReactiveSettings:
     )
 
 
+def sage(settings: Settings) -> Policy:
+    """The rules of Sage on parallelism, with DS2 for how much."""
+    from penstock.decide.sage_policy import SagePolicy
+    from penstock.decide.sage_service_watch import ServiceWatch
+    from penstock.decide.sage_settings import SageSettings
+    from penstock.services import BOARD
+
+    # windows hold enough samples whatever the interval is
+    interval = settings.policy_interval
+    chosen = SageSettings(
+        up_window_seconds=max(60.0, 6 * interval), down_window_seconds=max(300.0, 30 * interval)
+    )
+    return SagePolicy(ds2(settings), chosen, ServiceWatch(BOARD))
+
+
 def threshold(settings: Settings) -> Policy:
     """The threshold policy."""
     from penstock.decide.threshold import ThresholdPolicy, ThresholdSettings

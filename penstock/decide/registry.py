@@ -90,6 +90,14 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             choose_when="a latency target is set and load changes within minutes",
         ),
         PolicyEntry(
+            "sage",
+            "grows while the backlog does and no remote service explains it, shrinks in one safe step",
+            makers.sage,
+            needs="offered rates, backlogs, useful time of every instance or task; services if they publish",
+            promises="what DS2 asks for, once the backlog says that it is needed; no shrinking for a lull",
+            choose_when="the application calls remote services, or sizes must change seldom",
+        ),
+        PolicyEntry(
             "threshold",
             "one instance more above a backlog of 150 records, one less up to 50",
             makers.threshold,

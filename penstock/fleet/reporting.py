@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.decide.policy import Policy
+from penstock.decide.sage_service_watch import ServiceWatch
 from penstock.errors import BadInput
 from penstock.fleet.agent import FleetPolicy, Memory
 from penstock.fleet.held_size import held_from
 from penstock.fleet.places import Topic, place_of
-from penstock.fleet.service_watch import ServiceWatch
 from penstock.fleet.transport import DirectoryTransport
+from penstock.services import BOARD
 
 
 def reporting_policy(
@@ -18,8 +19,8 @@ def reporting_policy(
 ) -> FleetPolicy:
     """The policy of an application that is steered by a fleet's controller.
 
-    `report_to` is the directory of the fleet. `needs` is the policy that would decide alone: its answer is told
-    as what the application needs. The name outlives the driver, so it is what the controller knows it by.
+    `report_to` is the directory of the fleet. `needs` is the policy that would decide alone: its answer is
+    told as what the application needs. The name outlives the driver, and the controller knows it by that.
     """
     place = place_of(report_to)
     if isinstance(place, Topic):
@@ -32,5 +33,5 @@ def reporting_policy(
         memory,
         needs,
         lambda window: held_from(spark_conf, window),
-        ServiceWatch(),
+        ServiceWatch(BOARD),
     )

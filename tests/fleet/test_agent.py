@@ -12,6 +12,7 @@ import pytest
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.policy import Hold, Resize, Scale
+from penstock.decide.sage_service_watch import ServiceWatch
 from penstock.errors import ActionFailed, BadInput
 from penstock.fleet.agent import MOST_UNSENT, FleetDecision, FleetPolicy
 from penstock.fleet.held_size import held_from, size_in_bytes
@@ -20,7 +21,6 @@ from penstock.fleet.records import read_lines
 from penstock.fleet.reporting import reporting_policy
 from penstock.fleet.results import decisions_of
 from penstock.fleet.round import FleetSettings, play
-from penstock.fleet.service_watch import ServiceWatch
 from penstock.fleet.state import empty_state, from_bytes, to_bytes
 from penstock.fleet.transport import DirectoryTransport
 from penstock.journal.store import Journal, open_journal

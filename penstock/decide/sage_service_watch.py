@@ -4,28 +4,49 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.sage_services import ASPECTS, Correlation, ServiceHistory, strongest
-from penstock.services import BOARD, ServiceBoard, ServiceReading
 
 SAMPLES = 30
 LAGS = (0, 1, 2, 3)
 """In windows: a slow service shows in the backlog of the same or of one of the next windows."""
 
 
+class Reading(Protocol):
+    """What a service published."""
+
+    @property
+    def latency_seconds(self) -> float:
+        """Of a call."""
+
+    @property
+    def error_ratio(self) -> float:
+        """Of calls that failed."""
+
+    @property
+    def throughput_per_second(self) -> float:
+        """Calls."""
+
+
+class Board(Protocol):
+    """Where services' readings are kept."""
+
+    def newest(self, now: float, not_older_than: float) -> Mapping[str, Reading]:
+        """Service → its newest reading."""
+
+
 class ServiceWatch:
     """One sample a window; called with each window in turn."""
 
-    def __init__(
-        self, board: ServiceBoard = BOARD, lags: Sequence[int] = LAGS, samples: int = SAMPLES
-    ) -> None:
+    def __init__(self, board: Board, lags: Sequence[int] = LAGS, samples: int = SAMPLES) -> None:
         self._board, self._lags = board, lags
         self._backlogs: deque[float] = deque(maxlen=samples)
-        self._readings: deque[dict[str, ServiceReading]] = deque(maxlen=samples)
+        self._readings: deque[Mapping[str, Reading]] = deque(maxlen=samples)
 
     def __call__(self, window: ApplicationWindow) -> float:
         """The largest correlation of the backlog's growth with a service; NaN where there is none."""
@@ -51,5 +72,5 @@ class ServiceWatch:
         return ServiceHistory(name, **columns)
 
 
-def _value(reading: ServiceReading | None, aspect: str) -> float:
+def _value(reading: Reading | None, aspect: str) -> float:
     return float(getattr(reading, aspect)) if reading is not None else math.nan
