@@ -22,6 +22,10 @@ def test_a_sustained_query_has_its_rate_per_core_and_its_latency():
     assert row["generator_share"] == pytest.approx(1250 / 10_000)
 
 
+def test_what_works_off_a_backlog_is_not_called_sustained():
+    assert row_figures(an_outcome(-50.0), 900, 1250.0, 5000.0)["sustained_records_per_s"] == 900
+
+
 def test_a_growing_backlog_is_no_sustained_rate_and_misses_the_target():
     row = a_row(growth=60.0)
     assert row["sustained_records_per_s"] is None
