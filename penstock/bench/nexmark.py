@@ -203,7 +203,7 @@ def _notes(effort: Effort) -> list[str]:
     return [
         "records are events of all kinds: a query that reads bids alone is given 92 rows for 100 of them",
         "latency is from a record's offer to the commit of its batch; batches follow each other at once",
-        f"capacity is the median of {effort.batches} batches of about {effort.batch_seconds:g} s, fixed costs "
-        f"included; offered is {shares} of it for {effort.pace.seconds:g} s",
+        f"capacity is the median of {effort.batches} batches of about {effort.batch_seconds:g} s, with fixed "
+        f"costs; offered is {shares} of it for {effort.pace.seconds:g} s",
         "generator share: processor time that making a query's columns takes at its capacity, of both cores",
     ]
