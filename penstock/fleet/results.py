@@ -94,8 +94,7 @@ def _decision(result: RoundResult, place: int, name: str, settings: FleetSetting
 def _wanted(result: RoundResult, place: int, sizing: Sizing) -> list[int] | None:
     """Instances of every operator, where each has its own and they add up to what was decided."""
     window = int(result.window[place])
-    sizes = np.cumsum(np.asarray(pa.compute.list_value_length(result.windows["operators"]).fill_null(0)))
-    begin, end = int(sizes[window - 1]) if window else 0, int(sizes[window])
+    begin, end = result.first[window : window + 2].tolist()
     if result.needs.instances[window] != sizing.after.parallelism or not result.needs.ready[window]:
         return None
     wanted: list[int] = result.needs.wanted[begin:end].tolist()
