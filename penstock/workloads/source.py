@@ -110,6 +110,8 @@ class LoadOptions:
     def of(options: Mapping[str, str]) -> LoadOptions:
         """Read the options of `spark.readStream`."""
         start = number_option(options, "start", math.nan)
+        if start <= 0:
+            raise BadInput(f"the option start is {start:g}, not seconds since the epoch")
         return LoadOptions(
             profile=parse_profile(options.get("profile", "constant:1")),
             partitions=_whole(options, "partitions", 4, least=1) or 1,

@@ -112,6 +112,7 @@ def test_reading_yields_the_records_of_the_range():
         {"maxRecords": "-1"},
         {"maxRecordsPerBatch": "0"},
         {"start": "yesterday"},
+        {"start": "0"},
         {"profile": "constant:x"},
         {"seed": "-1"},
     ],
