@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
@@ -14,6 +15,10 @@ from rich.text import Text
 from penstock.commands.printing import Json, answer, progress, reported, say
 from penstock.errors import BadInput
 
+if TYPE_CHECKING:
+    from penstock.simulate.experiment import Experiment
+    from penstock.simulate.seeds import ManySeeds
+
 
 def add_to(app: typer.Typer) -> None:
     """Add this command."""
@@ -21,7 +26,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 @reported
-def simulate(
+def simulate(  # noqa: PLR0913, PLR0917 - a command has as many options as its users need
     scenario: Annotated[
         str | None, typer.Argument(help="A scenario file, or the name of a shipped one.")
     ] = None,
@@ -36,6 +41,10 @@ def simulate(
         list[str] | None,
         typer.Option("--initial", help="Begin an operator with other instances: operator=count."),
     ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="So many seeds from --seed on: how figures spread.")] = 1,
+    on_spark: Annotated[
+        bool, typer.Option("--on-spark", help="Run the seeds in parallel on a local cluster of Spark.")
+    ] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the shipped scenarios.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -51,12 +60,33 @@ def simulate(
     policies = list(dict.fromkeys(policy or ["ds2"]))
     _check(policies)
     experiment = load(scenario).starting_with(parse_initial(initial or ()))
+    if seeds > 1 or on_spark:
+        if html is not None:
+            raise BadInput("--html: shows one seed; leave --seeds and --on-spark out")
+        found = _many(experiment, policies, range(seed, seed + seeds), on_spark)
+        answer(found.to_json(), as_json, found.shown())
+        return
     comparison = compare(experiment, policies, seed, progress)
     if html is not None:
         from penstock.simulate.page import write_page
 
         say(f"wrote {write_page(comparison, html)}")
     answer(comparison.to_json(), as_json, Group(comparison.shown(), "", Text(EXPLAINED, "dim")))
+
+
+def _many(experiment: Experiment, policies: list[str], seeds: range, spark: bool) -> ManySeeds:
+    from penstock.simulate.seeds import here, run_seeds
+
+    if not spark:
+        progress(f"{len(seeds)} seeds, one after the other")
+        return run_seeds(experiment, policies, seeds, here)
+    from penstock.bench.spark_cluster import ClusterShape, cluster
+    from penstock.simulate.spark_seeds import on_spark
+
+    cores = os.cpu_count() or 1
+    progress(f"{len(seeds)} seeds on {cores} slots")
+    with cluster(ClusterShape(executors=1, cores=cores, executor_memory_mb=1024, name="seeds")) as session:
+        return run_seeds(experiment, policies, seeds, on_spark(session))
 
 
 def parse_initial(given: Iterable[str]) -> dict[str, int]:

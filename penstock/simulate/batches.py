@@ -46,6 +46,7 @@ class VirtualBatches(Simulated):
         self._latency = 0.0
         self._batches = 0
         self.finished: deque[BatchExecution] = deque()
+        self.ended: list[BatchExecution] = []
 
     @property
     def slots(self) -> int:
@@ -84,7 +85,8 @@ class VirtualBatches(Simulated):
             return
         batch = running.batch
         unsettled = batch.start < self._changed_at <= running.ends
-        self.finished.append(replace(batch, settled=not unsettled))
+        self.ended.append(replace(batch, settled=not unsettled))
+        self.finished.append(self.ended[-1])
         self._latency, self._running = running.latency, None
         trigger = self.spec.trigger
         self._clock = max(running.ends, (batch.start // trigger + 1) * trigger)

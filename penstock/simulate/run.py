@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.dataflow.batches import BatchExecution
 from penstock.dataflow.metrics import Floats, Integers
 from penstock.decide.manager import ScalingManager
 from penstock.decide.policy import Policy
@@ -38,6 +39,8 @@ class Run:
     """What made the loop step aside → how often."""
     record_latencies: tuple[float, ...] = ()
     """p50, p95 and p99 of single records, where they were followed."""
+    batches: tuple[BatchExecution, ...] = ()
+    """Batches in the order in which they ended, where slots are shared."""
 
 
 def simulate(experiment: Experiment, policy: str, seed: int = 0) -> Run:
@@ -77,6 +80,7 @@ def run_policy(experiment: Experiment, policy: Policy, seed: int = 0) -> Run:
         decisions=tuple(record.decisions),
         errors=errors,
         record_latencies=dataflow.record_latencies() if isinstance(dataflow, VirtualEvents) else (),
+        batches=tuple(dataflow.ended) if isinstance(dataflow, VirtualBatches) else (),
     )
 
 

@@ -1,0 +1,12 @@
+"""A simulation's seeds in parallel on real executors: the same figures as one after the other."""
+
+from penstock.simulate.loading import load
+from penstock.simulate.seeds import here, run_seeds
+from penstock.simulate.spark_seeds import on_spark
+
+
+def test_seeds_on_spark_equal_the_serial_run(local_cluster):
+    experiment, policies = load("image-pipeline"), ["ds2", "queueing"]
+    serial = run_seeds(experiment, policies, range(2), here)
+    spark = local_cluster(executors=2, cores=1)
+    assert run_seeds(experiment, policies, range(2), on_spark(spark)) == serial
