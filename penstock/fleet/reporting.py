@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from penstock.decide.policy import Policy
 from penstock.decide.sage_service_watch import ServiceWatch
-from penstock.errors import BadInput
-from penstock.fleet.agent import FleetPolicy, Memory
+from penstock.fleet.agent import FleetPolicy, Memory, Transport
 from penstock.fleet.held_size import held_from
 from penstock.fleet.places import Topic, place_of
 from penstock.fleet.transport import DirectoryTransport
@@ -19,19 +19,23 @@ def reporting_policy(
 ) -> FleetPolicy:
     """The policy of an application that is steered by a fleet's controller.
 
-    `report_to` is the directory of the fleet. `needs` is the policy that would decide alone: its answer is
+    `report_to` is the directory of the fleet, or kafka://HOST:PORT/NAME for the topics NAME-windows and
+    NAME-decisions. `needs` is the policy that would decide alone: its answer is
     told as what the application needs. The name outlives the driver, and the controller knows it by that.
     """
-    place = place_of(report_to)
-    if isinstance(place, Topic):
-        raise BadInput(
-            f"report_to: {report_to}: agents report to a directory; the controller can read a topic"
-        )
     return FleetPolicy(
         application_name,
-        DirectoryTransport(place),
+        _transport(place_of(report_to)),
         memory,
         needs,
         lambda window: held_from(spark_conf, window),
         ServiceWatch(BOARD),
     )
+
+
+def _transport(place: Path | Topic) -> Transport:
+    if isinstance(place, Path):
+        return DirectoryTransport(place)
+    from penstock.fleet.kafka_transport import KafkaTransport
+
+    return KafkaTransport(place)
