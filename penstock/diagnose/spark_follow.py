@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -194,6 +196,9 @@ def _followed(
 
 
 def _session() -> SparkSession:
+    # workers need the packages of this Python, whichever one comes first on the path
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master("local[2]").appName("penstock diagnose --follow")
     settings = {
         "spark.ui.enabled": "false",

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import pytest
 
 from penstock.bench.spark_cluster import stop_cluster
+from penstock.dataflow.window import EXECUTORS
+from penstock.decide.critical import UselessGrowth
+from penstock.decide.guardrails import Situation
+from penstock.decide.history import ManagerState
+from penstock.decide.policy import ExpectedEffect, Scale
+from penstock.decide.verdict import Rejected
 from penstock.diagnose.answer import cause_shares, find_straggler
 from penstock.diagnose.diagnosis import Span, diagnose_log
 from penstock.diagnose.event_log import read_log
 from penstock.diagnose.log_files import find_logs
+from penstock.diagnose.spark_follow import follow_summaries
 from penstock.diagnose.spark_pipeline import event_summaries, log_summaries, path_frame, trace_summaries
 from penstock.diagnose.trace import to_table
 from penstock.diagnose.trace_files import write_trace
+from penstock.observe.spark_source import SparkSource
+from penstock.settings import Settings
+from tests.diagnose.packers import growing
+from tests.diagnose.test_follow import fed, many_jobs
 from tests.diagnose.test_participation import figure_3_3
 from tests.diagnose.traces import trace_of
+from tests.spark.watching import watch
 
 pytestmark = pytest.mark.spark
 HOT_ROWS = 60
@@ -54,9 +67,11 @@ def logged(local_cluster, tmp_path_factory):
         time.sleep(1.5)
         spark.range(10).count()
     ended = time.time()
+    spark.range(0, 24, 1, 24).mapInArrow(paced(0.2), "id long").write.format("noop").mode("append").save()
+    after = time.time()
     stop_cluster()
     (files,) = find_logs(folder)
-    return files, (began, between, ended)
+    return files, (began, between, ended, after)
 
 
 def diagnosis(logged, first, last):
@@ -83,6 +98,14 @@ def test_the_slow_driver_is_named(logged):
     _, found = diagnosis(logged, 1, 2)
     assert next(iter(cause_shares(found.whole))) == "program"
     assert "more executors would not help" in found.answer
+
+
+def test_the_stage_with_too_few_slots_is_named(logged):
+    _, found = diagnosis(logged, 2, 3)
+    finding = found.findings[0]
+    assert finding.cause == "run"
+    assert "MapInArrow" in finding.sentence
+    assert finding.advice == "Its 24 tasks share 4 slots: more executors would shorten it."
 
 
 def test_the_replay_on_the_measured_slots_is_close_to_the_measured_time(logged):
@@ -115,3 +138,74 @@ def test_the_pipeline_gives_the_same_summaries(logged, local_cluster, tmp_path):
     frame = spark.createDataFrame(named, schema)
     by_rows = {(r.summary, r.name): r.participation for r in event_summaries(frame).collect()}
     assert by_rows == pytest.approx(by_path)
+
+
+def test_a_live_query_tells_what_it_waits_for_and_does_not_grow_for_it(local_cluster, tmp_path):
+    spark = local_cluster(executors=2, cores=2)
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 68).load()
+    keys = rows.selectExpr(f"cast(if(value % 68 < {HOT_ROWS}, 0, value % 68) as int) key")
+    query = (
+        keys.repartition(4, "key").mapInArrow(paced(SECONDS_A_ROW), "key int")
+        .writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .queryName("skewed").trigger(processingTime="4 seconds").start()
+    )  # fmt: skip
+    try:
+        source = SparkSource(spark, Settings(journal=str(tmp_path / "journal.db")))
+        window, seen = watch(source, "skewed", lambda found: len(found.critical) >= 2 and found.batches)
+    finally:
+        query.stop()
+    newest = seen.critical[-1]
+    assert sum(newest.activity.values()) == pytest.approx(1)
+    assert "MapInArrow" in newest.hot_task.operator
+    assert newest.hot_task.seconds >= SECONDS_A_ROW * HOT_ROWS
+    assert newest.hot_task.share > 0.5
+    assert newest.operator[newest.hot_task.operator] > 0.5
+    assert newest.gain_of_slots < 0.1
+    assert "MapInArrow" in newest.answer
+    growth = Scale({EXECUTORS: 4}, "more", ExpectedEffect("faster"))
+    opinion = UselessGrowth().apply(growth, Situation(window.end, window, ManagerState(), behind=False))
+    assert isinstance(opinion, Rejected) and "waits for one task of" in opinion.reason
+
+
+def other_application(lines):
+    return [line.replace(b'"App ID":"app-1"', b'"App ID":"app-2"') for line in lines]
+
+
+def test_logs_that_grow_are_followed_window_after_window(local_cluster, tmp_path):
+    spark = local_cluster(executors=2, cores=2)
+    spark.conf.set("spark.sql.shuffle.partitions", 2)
+    logs, told = tmp_path / "logs", []
+    rolled = logs / "eventlog_v2_app-1"
+    rolled.mkdir(parents=True)
+    (rolled / "appstatus_app-1.inprogress").touch()
+    lines = many_jobs(12).lines
+    thirds = [b"".join(line + b"\n" for line in lines[low : low + 30]) for low in range(0, len(lines), 30)]
+    text = b"".join(line + b"\n" for line in other_application(lines))
+    cuts = [len(text) * number // len(thirds) for number in range(len(thirds) + 1)]
+    packed = list(growing("zstd", [text[low:high] for low, high in pairwise(cuts)]))
+    query = (
+        follow_summaries(spark, str(logs), 2.0)
+        .writeStream.foreachBatch(lambda frame, _: told.extend(frame.collect()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    )  # fmt: skip
+    try:
+        for number, piece in enumerate(thirds):
+            # one log grows inside its frame; the other rolls, and its newest line is not whole yet
+            (logs / "app-2.zstd.inprogress").write_bytes(packed[number])
+            (rolled / f"events_{number + 1}_app-1").write_bytes(piece[:-5])
+            if number:
+                (rolled / f"events_{number}_app-1").write_bytes(thirds[number - 1])
+            query.processAllAvailable()
+        (rolled / f"events_{len(thirds)}_app-1").write_bytes(thirds[-1])
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    expected = [summary for summary, _ in fed(lines, 30)[1]]
+    assert {row.name for row in told if row.summary == "ended"} == {str(logs / "app-2.zstd"), str(rolled)}
+    for application in ("app-1", "app-2"):
+        mine = [row for row in told if row.application == application]
+        starts = [row.start_us for row in mine if row.summary == "answer"]
+        assert starts == [summary.start_us for summary in expected]
+        last = {row.name: row.participation for row in mine
+                if row.summary == "worker" and row.start_us == starts[-1]}  # fmt: skip
+        assert last == pytest.approx(expected[-1].worker, abs=0.05)
