@@ -121,7 +121,9 @@ class Noise:
 
     def on(self, exact: float) -> float:
         """One reading."""
-        return float(self.on_all(np.array([exact]))[0]) if self._deviation else float(exact)
+        if self._deviation == 0:
+            return float(exact)
+        return float(exact) * max(LEAST_FACTOR, 1 + self._deviation * float(self._random.standard_normal()))
 
     def on_all(self, exact: Floats) -> Floats:
         """Each reading by itself."""

@@ -101,13 +101,14 @@ class VirtualDataflow(Simulated):
         size = len(experiment.graph.operators)
         self.flow = Flow(*(np.zeros(size) for _ in Flow._fields))
         self._power: Power | None = None
+        self._spread: tuple[Integers, Floats] | None = None
         self._before = [np.zeros(size), np.zeros(size)]
         self.wiring = _wiring(experiment)
 
     def take_over(self) -> None:
         """The change under way is there."""
         super().take_over()
-        self._power = None
+        self._power = self._spread = None
 
     def flow_on(self, until: int, stopped: bool) -> None:
         """Make the steps up to then."""
@@ -121,11 +122,17 @@ class VirtualDataflow(Simulated):
         """Since the last call: the operator of each instance, its records, and the seconds it worked."""
         processed, useful = self.flow.processed - self._before[0], self.flow.useful - self._before[1]
         self._before = [self.flow.processed.copy(), self.flow.useful.copy()]
+        if self._spread is None or self._disturbed is not None:
+            self._spread = self._present_spread()
+        operator, share = self._spread
+        return operator, processed[operator] * share, (useful * self.instances)[operator] * share
+
+    def _present_spread(self) -> tuple[Integers, Floats]:
+        """The operator of each instance, and its share of the operator's records."""
         counts, working = self.instances, self.working
         skew = skew_with(working, self.experiment.skews)
         share = instance_shares(counts, skew) if working is counts else failed_shares(counts, working, skew)
-        operator = np.repeat(np.arange(len(counts)), counts)
-        return operator, processed[operator] * share, (useful * counts)[operator] * share
+        return np.repeat(np.arange(len(counts)), counts), share
 
     def waiting(self, number: int) -> float:
         """Records that wait before an operator."""
