@@ -75,8 +75,8 @@ HEADINGS = (
 )
 EXPLAINED = (
     "over, under: slot-seconds above and below the oracle, as a share of the oracle's; short: time in which "
-    "some operator had too few instances; late: time over the latency target; p50 to p99: latency by "
-    "seconds; backlog: the largest before the sources"
+    "some operator had too few instances; late: time over the latency target; p50 to p99: latency of all "
+    "seconds, or of single records where those are followed; backlog: the largest before the sources"
 )
 
 

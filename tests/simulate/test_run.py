@@ -168,3 +168,5 @@ def test_lines_are_thinned_to_their_peaks():
     values[12_345] = 7
     at, shown = thinned(values)
     assert len(at) == len(shown) <= 1500 and shown.max() == 7
+    _, means = thinned(values, mean=True)
+    assert means.max() == pytest.approx(7 / 58) and len(means) == len(shown)
