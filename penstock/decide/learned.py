@@ -99,7 +99,7 @@ class LearnedDs2Policy:
         if unread_source(query) is not None:
             return query, _Doubt()
         levels = {
-            name: _kept(self._rates, (query.query_id, name), SteadyLevel, MOST_SOURCES)
+            name: _kept(self._rates, (query.query_id, name), _drifting, MOST_SOURCES)
             for name in query.graph.sources
         }
         for name, level in levels.items():
@@ -153,6 +153,10 @@ class LearnedDs2Policy:
             wanted = curve.size_to_shrink_to(needed, linear)
         note = f"{wanted}, not {linear}, by the capacity of {len(points)} sizes seen"
         return _Sized(wanted, exact, note if wanted != linear else "")
+
+
+def _drifting() -> SteadyLevel:
+    return SteadyLevel(drifts=True)
 
 
 def _doubt(levels: Sequence[SteadyLevel]) -> _Doubt:

@@ -10,8 +10,9 @@ MOST_READINGS = 16
 MOST_DIFFERENCES = 64
 LEAST_DIFFERENCES = 3
 """Differences between readings before noise is known at all; until then the newest reading stands alone."""
-MEDIAN_TO_DEVIATION = 1.0484
-"""A normal variable's standard deviation over the median of the absolute differences of two of its values."""
+MEDIAN_TO_DEVIATION = (1.0484, 0.6053)
+"""A normal variable's standard deviation over the median size of differences of its values, and of the
+differences of these: 1 / (0.6745 · √2) and 1 / (0.6745 · √6)."""
 NEWEST_ALONE = 5.0
 SEVERAL = 4.0
 """Standard errors by which the newest reading, or the newest few, must differ to begin a new level."""
@@ -20,9 +21,15 @@ DUST = 1e-9
 
 
 class SteadyLevel:
-    """Takes readings one by one; whatever shows that the figure has moved drops the readings before it."""
+    """Takes readings one by one; whatever shows that the figure has moved drops the readings before it.
 
-    def __init__(self) -> None:
+    A figure that `drifts`, as load does, differs from reading to reading without noise; then noise is told by
+    how these differences differ.
+    """
+
+    def __init__(self, drifts: bool = False) -> None:
+        self._drifts = drifts
+        self._last: tuple[float, ...] = ()
         self._readings: deque[float] = deque(maxlen=MOST_READINGS)
         self._differences: deque[float] = deque(maxlen=MOST_DIFFERENCES)
         self._mean = 0.0
@@ -42,10 +49,9 @@ class SteadyLevel:
         """Standard deviation of one reading as a share of the level; None while that is unknown."""
         if len(self._differences) < LEAST_DIFFERENCES:
             return None
-        ordered = sorted(self._differences)
-        middle = len(ordered) // 2
-        median = (ordered[middle] + ordered[~middle]) / 2
-        return max(DUST, MEDIAN_TO_DEVIATION * median)
+        # of two middle differences the smaller: a step of the load makes two large ones
+        median = sorted(self._differences)[(len(self._differences) - 1) // 2]
+        return max(DUST, MEDIAN_TO_DEVIATION[self._drifts] * median)
 
     @property
     def error(self) -> float:
@@ -60,8 +66,7 @@ class SteadyLevel:
 
     def add(self, reading: float) -> None:
         """Take a reading into the level, or begin a new one with it."""
-        if self._readings and self._mean > 0:
-            self._differences.append(abs(reading - self._readings[-1]) / self._mean)
+        self._note_difference(reading)
         self._readings.append(reading)
         if not math.isfinite(sum(self._readings)):
             # readings beyond all measure, whose sum is no number: the newest is as good as any
@@ -72,10 +77,18 @@ class SteadyLevel:
     def restart(self) -> None:
         """Something else is measured from now on, with the same noise."""
         self._readings.clear()
+        self._last = ()
 
     def expect(self, noise: float) -> None:
         """Begin with a noise that is known from before."""
-        self._differences.extend([noise / MEDIAN_TO_DEVIATION] * LEAST_DIFFERENCES)
+        self._differences.extend([noise / MEDIAN_TO_DEVIATION[self._drifts]] * LEAST_DIFFERENCES)
+
+    def _note_difference(self, reading: float) -> None:
+        seen = (*self._last, reading)
+        if self._mean > 0 and len(seen) > 1 + self._drifts:
+            difference = seen[-1] - seen[-2] - (seen[-2] - seen[-3] if self._drifts else 0.0)
+            self._differences.append(abs(difference) / self._mean)
+        self._last = seen[-2:]
 
     def _forget(self, oldest: int) -> None:
         for _ in range(oldest):

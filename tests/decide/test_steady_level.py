@@ -53,6 +53,22 @@ def test_a_drift_is_followed():
     assert level.mean == pytest.approx(100.0 * 1.01**99, rel=0.03)
 
 
+def test_where_drift_is_expected_it_is_not_taken_for_noise():
+    level = SteadyLevel(drifts=True)
+    for step in range(100):
+        level.add(100.0 + step)
+    assert level.mean == 199.0
+    assert level.error == 0.0
+
+
+def test_noise_is_estimated_the_same_where_drift_is_expected():
+    level = SteadyLevel(drifts=True)
+    for reading in noisy(100.0, 0.1, 200):
+        level.add(float(reading))
+    assert level.noise == pytest.approx(0.1, rel=0.35)
+    assert level.count == MOST_READINGS
+
+
 def test_noise_survives_a_restart_of_the_level():
     level = fed(noisy(100.0, 0.05, 50))
     before = level.noise
