@@ -14,10 +14,10 @@ from penstock.dataflow.window import QueryWindow, SourceRate
 from penstock.errors import BadGraph, BadMetrics
 
 VERSION = 1
-MOST_BATCHES = 3
+MOST_BATCHES = 2
 """The latest batches of a window tell what the earlier ones do."""
 MOST_TASKS = 256
-"""A stage with more tasks is kept as if they were alike: each task is four numbers."""
+"""A stage with more tasks is kept as if they were alike."""
 DIGITS = 5
 
 _Plain = Mapping[str, Any]
@@ -78,9 +78,10 @@ def _plain_batch(batch: BatchExecution) -> dict[str, Any]:
 
 
 def _plain_stage(stage: StageExecution) -> dict[str, Any]:
-    columns = [stage.records_in, stage.records_out, stage.useful_seconds, stage.waiting_seconds]
+    # what tasks send and wait for counts as a sum alone
+    columns = [stage.records_in, _mean(stage.records_out), stage.useful_seconds, _mean(stage.waiting_seconds)]
     if stage.tasks > MOST_TASKS:
-        columns = [np.array([column.mean()]) for column in columns]
+        columns = [_mean(column) for column in columns]
     return {
         "operator": stage.operator,
         "wall": stage.wall_seconds,
@@ -92,6 +93,10 @@ def _plain_stage(stage: StageExecution) -> dict[str, Any]:
 def _plain_metrics(metrics: MetricWindow) -> dict[str, Any]:
     columns = metrics.records_in, metrics.records_out, metrics.useful_seconds, metrics.waiting_seconds
     return {"operator": metrics.operator.tolist(), "columns": [_rounded(column) for column in columns]}
+
+
+def _mean(column: Floats) -> Floats:
+    return np.array([column.mean()]) if len(column) else column
 
 
 def _rounded(column: Floats) -> list[float]:
