@@ -50,22 +50,25 @@ def simulate(  # noqa: PLR0913, PLR0917 - a command has as many options as its u
 ) -> None:
     """Run policies side by side on a simulated dataflow, in virtual time."""
     if listed:
-        _list(as_json)
-        return
+        return _list(as_json)
     if scenario is None:
         raise BadInput("simulate: name a scenario file, or one of --list")
-    from penstock.simulate.comparison import EXPLAINED, compare
     from penstock.simulate.loading import load
 
     policies = list(dict.fromkeys(policy or ["ds2"]))
     _check(policies)
     experiment = load(scenario).starting_with(parse_initial(initial or ()))
-    if seeds > 1 or on_spark:
-        if html is not None:
-            raise BadInput("--html: shows one seed; leave --seeds and --on-spark out")
-        found = _many(experiment, policies, range(seed, seed + seeds), on_spark)
-        answer(found.to_json(), as_json, found.shown())
-        return
+    if seeds == 1 and not on_spark:
+        return _one(experiment, policies, seed, html, as_json)
+    if html is not None:
+        raise BadInput("--html: shows one seed; leave --seeds and --on-spark out")
+    found = _many(experiment, policies, range(seed, seed + seeds), on_spark)
+    return answer(found.to_json(), as_json, found.shown())
+
+
+def _one(experiment: Experiment, policies: list[str], seed: int, html: Path | None, as_json: bool) -> None:
+    from penstock.simulate.comparison import EXPLAINED, compare
+
     comparison = compare(experiment, policies, seed, progress)
     if html is not None:
         from penstock.simulate.page import write_page
