@@ -41,7 +41,12 @@ def session(conf: Mapping[str, str]) -> SparkSession:
     """A session for the job; on this machine unless a master is given."""
     # workers must find this package: they run the Python that runs this
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    defaults = {"spark.master": "local[*]", "spark.sql.shuffle.partitions": "8", "spark.ui.enabled": "false"}
+    defaults = {
+        "spark.master": "local[*]",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
     builder = SparkSession.builder.appName("penstock-fleet")
     for key, value in {**defaults, **conf}.items():
         builder = builder.config(key, value)
