@@ -1,0 +1,170 @@
+"""State moves between executors while queries run, and no row of their output changes."""
+
+import time
+
+import pytest
+
+from penstock.act.spark_executors import SparkActuator
+from penstock.bench.spark_cluster import executor_ids, hold_executors, kill_executor
+from penstock.dataflow.window import EXECUTORS
+from penstock.decide.outcome import Status
+from penstock.decide.policy import BINS, ExpectedEffect, MoveState, Scale
+from penstock.migrate.plan import read_plan
+from penstock.migrate.spark_migrator import SparkMigrator
+from penstock.migrate.spark_mover import SparkMover
+from penstock.migrate.spark_placement import SparkPlacement
+from penstock.migrate.spark_views import SparkViews
+from penstock.observe.spark_source import SparkSource
+from penstock.settings import Settings
+from tests.spark.stateful_queries import BATCHES, QUERIES, start, write_files
+from tests.spark.watching import wait_for, watch
+
+pytestmark = pytest.mark.spark
+
+BINS_EACH = 4
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
+
+@pytest.fixture(scope="module")
+def spark(local_cluster):
+    conf = {"spark.sql.shuffle.partitions": str(BINS_EACH), CHANGELOG: "true"}
+    return local_cluster(executors=3, cores=2, held=3, conf=conf)
+
+
+@pytest.fixture(scope="module")
+def files(spark, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("events") / "files"
+    write_files(spark, directory)
+    return directory
+
+
+def ended(query):
+    assert query.exception() is None
+    progress = query.lastProgress
+    return progress is not None and progress["batchId"] >= BATCHES - 1 and progress["numInputRows"] == 0
+
+
+def run_all(spark, files, place, meanwhile=lambda queries: None):
+    """All queries at once to the end of the files: name → its rows, sorted."""
+    rows = {name: [] for name in QUERIES}
+    queries = {name: start(spark, name, files, place, rows[name]) for name in QUERIES}
+    meanwhile(queries)
+    wait_for("the end of the files", lambda: all(ended(query) for query in queries.values()))
+    for query in queries.values():
+        query.stop()
+    return {name: sorted(map(str, found)) for name, found in rows.items()}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spark, files, tmp_path_factory):
+    rows = run_all(spark, files, tmp_path_factory.mktemp("undisturbed"))
+    assert all(rows.values())
+    return rows
+
+
+def views_of(spark):
+    return SparkViews(spark, SparkPlacement(spark), lambda query: ())
+
+
+def moves_each_batch(view, first, last):
+    """From batch to batch one bin of each stage to the next executor."""
+    at, workers = view.placement(), sorted(worker.worker for worker in view.workers)
+    moves = []
+    for batch in range(first, last):
+        for bin_ in sorted(at):
+            if bin_.partition == batch % BINS_EACH:
+                target = workers[(workers.index(at[bin_]) + 1) % len(workers)]
+                moves.append((batch, bin_, at[bin_], target))
+                at[bin_] = target
+    return moves
+
+
+def test_every_kind_of_state_moves_and_no_row_is_lost_doubled_or_changed(spark, files, undisturbed, tmp_path):
+    outcomes = {}
+
+    def migrate(queries):
+        views = views_of(spark)
+        migrators = {}
+        for name, query in queries.items():
+            wait_for(
+                "two batches", lambda query=query: (query.lastProgress or {"batchId": -1})["batchId"] >= 1
+            )
+            view = next(view for view in views.full_views() if view.name == name)
+            plan = read_plan(view.query, moves_each_batch(view, view.batch + 2, BATCHES - 2), view)
+            migrators[name] = SparkMigrator(views_of(spark))
+            migrators[name].begin([plan])
+        for name, migrator in migrators.items():
+            (outcomes[name],) = wait_for(f"the end of {name}'s moves", migrator.poll)
+
+    assert run_all(spark, files, tmp_path, migrate) == undisturbed
+    for name, outcome in outcomes.items():
+        assert len(outcome.moved) >= 3, (name, outcome)
+
+
+def test_a_target_that_is_killed_in_mid_migration_costs_no_row(spark, files, undisturbed, tmp_path):
+    rows = []
+    query = start(spark, "counts", files, tmp_path, rows)
+    wait_for("two batches", lambda: (query.lastProgress or {"batchId": -1})["batchId"] >= 1)
+    views = views_of(spark)
+    (view,) = views.full_views()
+    victim = max((worker.worker for worker in view.workers), key=int)
+    moves = [
+        (view.batch + 2 + number, bin_, source, victim)
+        for number, (bin_, source) in enumerate(sorted(view.placement().items()))
+        if source != victim
+    ]
+    migrator = SparkMigrator(views)
+    migrator.begin([read_plan(view.query, moves, view)])
+    wait_for("the first move", lambda: migrator.standing().moved >= 1, every=0.05)
+    kill_executor(spark, victim)
+    (outcome,) = wait_for("the end of the migration", migrator.poll)
+    wait_for("the end of the files", lambda: ended(query))
+    query.stop()
+    assert sorted(map(str, rows)) == undisturbed["counts"]
+    assert outcome.status in (Status.PARTIAL, Status.DONE)
+    if outcome.status is Status.PARTIAL:
+        assert all(reason for _, reason in outcome.given_up)
+
+
+def act(actuator, action):
+    actuator.begin(time.time(), action)
+    return wait_for("the end of the action", lambda: actuator.poll(time.time()))
+
+
+def test_a_new_executor_gets_its_share_and_gives_it_back_before_it_goes(spark, tmp_path):
+    """Scale out, spread, scale in: after the spreading all work, before the release one is empty."""
+    hold_executors(spark, 2)
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", QUERIES["counts"][2])
+    endless = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 500).load()
+    counting = endless.groupBy((endless.value % 97).alias("key")).count().writeStream.queryName("endless")
+    place = str(tmp_path / "endless")
+    query = counting.outputMode("update").format("noop").option("checkpointLocation", place).start()
+    source = SparkSource(spark, Settings())
+    mover = SparkMover(spark, Settings(), source.state_tasks)
+    actuator = SparkActuator(spark, Settings(), source.state_bins, mover)
+    source.observe(time.time())
+    watch(source, "endless", lambda seen: len(seen.batches) > 0)
+
+    grown = act(actuator, Scale({EXECUTORS: 3}, "a test", ExpectedEffect("")))
+    assert grown.status is Status.DONE
+    newcomer = max(executor_ids(spark), key=int)
+    watch(source, "endless", lambda seen: len(seen.batches) > 0)
+    assert source.state_bins().get(newcomer, 0) == 0
+
+    move = wait_for("a proposal", lambda: mover.propose(time.time(), source.observe(time.time())))
+    assert isinstance(move, MoveState) and {target for _, _, target in move.moves} == {newcomer}
+    spread = act(actuator, move)
+    assert (spread.status, spread.observed) == (Status.DONE, {BINS: len(move.moves)})
+    watch(source, "endless", lambda seen: len(seen.batches) > 0)
+    assert source.state_bins()[newcomer] == len(move.moves)
+
+    shrunk = act(actuator, Scale({EXECUTORS: 2}, "a test", ExpectedEffect("")))
+    assert shrunk.status is Status.DONE and "state was moved away" in shrunk.detail
+    (view,) = mover.views()
+    assert set(view.placement().values()) <= set(executor_ids(spark))
+    before = view.placement()
+    wait_for("another batch", lambda: query.lastProgress["batchId"] > view.batch + 1)
+    (after,) = mover.views()
+    assert after.placement() == before
+    mover.close()
+    query.stop()
