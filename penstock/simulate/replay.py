@@ -115,8 +115,11 @@ def replay(
             f"none of the {len(observations)} observations says enough to ask a policy: they were written by "
             "an older version"
         )
-    done = _done_after([window.end for window in windows], actions)
-    taken = [action.ended_at - action.intended_at for action in actions if action.ended_at is not None]
+    units = {unit for window in windows for unit in window.parallelism}
+    # state that was moved is no change of size
+    changes = [action for action in actions if action.planned and units.issuperset(action.planned)]
+    done = _done_after([window.end for window in windows], changes)
+    taken = [action.ended_at - action.intended_at for action in changes if action.ended_at is not None]
     replaying = _Replaying(policy, ScalingManager(settings), median(taken) if taken else 0.0)
     moments = [replaying.ask(window, done.get(window.end)) for window in windows]
     name = observations[0].application
@@ -218,8 +221,6 @@ def _done_after(ends: Sequence[float], actions: Iterable[ActionRecord]) -> dict[
     """What was really done, by the end of the window after which it was."""
     done: dict[float, ActionRecord] = {}
     for action in actions:
-        if dict(action.planned) == dict(action.before):
-            continue
         place = bisect_right(ends, action.intended_at)
         if place:
             done[ends[place - 1]] = action

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,6 +54,15 @@ def test_the_policy_that_decided_decides_the_same_again(tmp_path):
     kinds = {moment.at: moment.kind for moment in found.moments}
     for decision in journal.decisions():
         assert kinds[decision.first_at] == decision.kind
+
+
+def test_moved_state_is_no_change_of_size(tmp_path):
+    journal, settings = recorded(tmp_path / "journal.db")
+    (first, *_) = journal.actions()
+    moved = replace(first, planned={"bins": 2}, intended_at=first.intended_at + 100)
+    made = policy_entry("ds2").make(settings)
+    found = replay(journal.observations(), (*journal.actions(), moved), made, settings.manager())
+    assert found.steps_done == len(journal.actions()) and found.first_difference is None
 
 
 def test_another_policy_is_warned_of_where_it_was_not_observed(tmp_path):
