@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.bench.spark_cluster import HDFS_STATE, ROCKSDB_STATE
 
-BATCHES, ROWS, KEYS = 14, 120, 11
+BATCHES, ROWS, KEYS = 10, 60, 11
 SCHEMA = "key string, number long, at timestamp"
 COUNTED = StructType([StructField("key", StringType()), StructField("seen", LongType())])
 
@@ -30,24 +30,6 @@ def write_files(spark: SparkSession, directory: Path) -> None:
         file = directory / f"{batch:03d}.csv"
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         os.utime(file, (1_700_000_000 + batch, 1_700_000_000 + batch))
-
-
-class Running(StatefulProcessor):
-    """Counts the rows of each key."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.count = handle.getValueState("count", StructType([StructField("seen", LongType())]))
-
-    def handleInputRows(  # noqa: N802
-        self, key: Any, rows: Iterator[pd.DataFrame], _: Any
-    ) -> Iterator[pd.DataFrame]:
-        before = self.count.get()[0] if self.count.exists() else 0
-        seen = before + sum(len(frame) for frame in rows)
-        self.count.update((seen,))
-        yield pd.DataFrame({"key": [key[0]], "seen": [seen]})
-
-    def close(self) -> None:
-        pass
 
 
 def counts(events: DataFrame) -> DataFrame:
@@ -73,6 +55,24 @@ def sessions(events: DataFrame) -> DataFrame:
 
 
 def transformed(events: DataFrame) -> DataFrame:
+    # a class of its own in here: one of this module would be looked for on executors, which have no tests
+    class Running(StatefulProcessor):
+        """Counts the rows of each key."""
+
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self.count = handle.getValueState("count", StructType([StructField("seen", LongType())]))
+
+        def handleInputRows(  # noqa: N802
+            self, key: Any, rows: Iterator[pd.DataFrame], _: Any
+        ) -> Iterator[pd.DataFrame]:
+            before = self.count.get()[0] if self.count.exists() else 0
+            seen = before + sum(len(frame) for frame in rows)
+            self.count.update((seen,))
+            yield pd.DataFrame({"key": [key[0]], "seen": [seen]})
+
+        def close(self) -> None:
+            pass
+
     return events.groupBy("key").transformWithStateInPandas(Running(), COUNTED, "Update", "None")
 
 

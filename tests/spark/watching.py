@@ -13,15 +13,17 @@ Value = TypeVar("Value")
 PATIENCE_SECONDS = 90
 
 
-def wait_for(what: str, attempt: Callable[[], Value | None], every: float = 0.3) -> Value:
+def wait_for(
+    what: str, attempt: Callable[[], Value | None], every: float = 0.3, patience: float = PATIENCE_SECONDS
+) -> Value:
     """Try until the attempt gives something that is true; what it gives is returned."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         value = attempt()
         if value:
             return value
         time.sleep(every)
-    raise AssertionError(f"waited {PATIENCE_SECONDS} s in vain for {what}")
+    raise AssertionError(f"waited {patience:g} s in vain for {what}")
 
 
 def query_of(window: object, name: str) -> QueryWindow | None:
