@@ -94,13 +94,17 @@ def test_operators_records_and_executors_of_a_stateful_query(spark, source, tmp_
     query.stop()
 
 
-def test_files_that_wait_are_a_backlog(spark, source, tmp_path):
-    folder = tmp_path / "in"
+def fill(folder):
     folder.mkdir()
     lines = "".join(json.dumps({"a": number}) + "\n" for number in range(RECORDS_PER_FILE))
     for number in range(FILES):
         (folder / f"{number}.json").write_text(lines)
     (folder / "_SUCCESS").touch()
+
+
+def test_files_that_wait_are_a_backlog(spark, source, tmp_path):
+    folder = tmp_path / "in"
+    fill(folder)
     stream = spark.readStream.schema("a int").option("maxFilesPerTrigger", 1).json(str(folder))
     query = started(stream, "files", tmp_path)
     known = lambda seen: seen.sources["Scan json"].offered_per_second >= 0  # noqa: E731
@@ -111,6 +115,31 @@ def test_files_that_wait_are_a_backlog(spark, source, tmp_path):
     left = FILES * RECORDS_PER_FILE - read
     assert rate.backlog_records == pytest.approx(left, abs=3 * RECORDS_PER_FILE)
     assert rate.backlog_records % RECORDS_PER_FILE == 0
+    query.stop()
+
+
+def test_a_static_table_beside_files_is_not_taken_for_the_stream(spark, source, tmp_path):
+    folder, table = tmp_path / "in", 7
+    fill(folder)
+    spark.range(table).selectExpr("cast(id as int) a", "id * 10 as b").write.parquet(str(tmp_path / "table"))
+    static = spark.read.parquet(str(tmp_path / "table"))
+    stream = spark.readStream.schema("a int").option("maxFilesPerTrigger", 1).json(str(folder))
+    query = started(stream.join(static, "a"), "enriched", tmp_path)
+
+    def rates(seen):
+        return {"json" if "json" in name else "table": rate for name, rate in seen.sources.items()}
+
+    _, seen = watch(source, "enriched", lambda seen: rates(seen)["json"].offered_per_second >= 0)
+    read = {name: stage.records_in.sum() for name, stage in stages_of(seen.batches[-1]).items()}
+    assert {"json" if "json" in name else "table": count for name, count in read.items()} == {
+        "json": RECORDS_PER_FILE,
+        "table": table,
+    }
+    left = FILES * RECORDS_PER_FILE - sum(report.sources[0].numInputRows for report in query.recentProgress)
+    backlog = {name: rate.backlog_records for name, rate in rates(seen).items()}
+    assert backlog["json"] == pytest.approx(left, abs=3 * RECORDS_PER_FILE)
+    # the table is read with every batch, so it follows the stream
+    assert backlog["table"] == pytest.approx(backlog["json"] * table / RECORDS_PER_FILE)
     query.stop()
 
 
