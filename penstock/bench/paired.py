@@ -43,6 +43,9 @@ def ratio_of(first: Sequence[bool], figures: Sequence[float]) -> Ratio:
 
     The mean of the middle half of the fours counts, so that a disturbance of a few blocks does not.
     """
+    if not all(figure > 0 for figure in figures):
+        # what was not measured, as processor time where the system does not tell it, has no ratio
+        return Ratio(math.nan, math.nan, math.nan)
     logs = np.log(np.array(figures, dtype=float))
     signs = np.where(np.array(first), 1.0, -1.0)
     whole = len(logs) // QUAD * QUAD

@@ -59,3 +59,10 @@ def test_too_few_blocks_have_no_interval_and_are_not_judged():
 def test_a_ratio_is_judged_when_its_whole_interval_is_on_one_side(low, high, judged):
     assert Ratio(1.0, low, high).judged(least=0.99) == judged
     assert Ratio(1.0, 2 - high, 2 - low).judged(most=1.01) == judged
+
+
+@pytest.mark.parametrize("missing", [0.0, math.nan])
+def test_what_was_not_measured_has_no_ratio(missing):
+    found = ratio_of(order(16), [missing, *[1.0] * 15])
+    assert math.isnan(found.value)
+    assert found.judged(least=0.99) is None
