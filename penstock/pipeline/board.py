@@ -55,7 +55,7 @@ class Board:
                 self._pinned.pop(function, None)
                 return self._wanted[function]
             if function in self._fixed and size != self._wanted[function]:
-                raise BadInput(f"{function!r} keeps state in {self._wanted[function]} partitions: not scaled")
+                raise BadInput(f"{function!r} is not scaled: it has {self._wanted[function]}, and keeps that")
             if not least <= size <= most:
                 raise BadInput(f"{function!r} may have {least} to {most} instances, not {size}")
             self._pinned[function] = self._wanted[function] = size

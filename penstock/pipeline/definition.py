@@ -34,6 +34,8 @@ class Takes(Enum):
     """A PySpark DataFrame of a whole batch; gives back one. Called on the driver."""
     KEYED = "keyed"
     """(key, pandas DataFrame, state) of one key; gives back (pandas DataFrame, new state)."""
+    QUERY = "query"
+    """Not called at all: a streaming query that runs already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Function:
     @property
     def scalable(self) -> bool:
         """A stateful function keeps the partitions that its checkpoint has."""
-        return self.takes is not Takes.KEYED and self.least < self.most
+        return self.takes not in (Takes.KEYED, Takes.QUERY) and self.least < self.most
 
 
 class Pipeline:
@@ -131,6 +133,16 @@ class Pipeline:
         self.functions[called] = function
         return function
 
+    def existing(
+        self, name: str, query: Any, *, reads: str | tuple[str, ...] | list[str], writes: str | None = None
+    ) -> Function:
+        """Register a streaming query that runs already: it is watched as one instance, and never changed."""
+        if name in self.functions:
+            raise BadInput(f"{self.name}: function {name!r} is defined twice")
+        function = Function(_named("function", name), query, _names(reads), writes, Takes.QUERY, 1, 1)
+        self.functions[name] = function
+        return function
+
     @property
     def topics(self) -> Mapping[str, Topic]:
         """All topics, declared or only named by functions; a writer's schema is its topic's."""
@@ -159,10 +171,13 @@ class Pipeline:
         """All that must hold before the pipeline can run: the graph, schemas and places."""
         layout = self.layout()
         for name, topic in self.topics.items():
-            self._check_topic(layout, name, topic)
+            self._check_topic(name, topic)
         return layout
 
-    def _check_topic(self, layout: Layout, name: str, topic: Topic) -> None:
+    def _check_topic(self, name: str, topic: Topic) -> None:
+        touching = [one for one in self.functions.values() if name in (*one.reads, one.writes)]
+        if all(one.takes is Takes.QUERY for one in touching):
+            return  # what a query that runs already reads and writes is its own affair
         place = topic.at or self.location
         if place is None:
             raise BadInput(f"{self.name}: topic {name!r} has no place; give topics=files(...) or kafka(...)")
@@ -238,7 +253,7 @@ def _seconds(name: str, option: str, given: object) -> float | None:
 
 
 def _takes(name: str, given: str | None, state: str | None, key: tuple[str, ...]) -> Takes:
-    known = [one.value for one in Takes]
+    known = [one.value for one in Takes if one is not Takes.QUERY]
     if given is not None and given not in known:
         raise BadInput(f"function {name!r}: takes {given!r}, not one of {', '.join(known)}")
     if (state is not None or given == Takes.KEYED.value) and not (state and key):

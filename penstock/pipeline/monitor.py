@@ -130,6 +130,11 @@ class Monitor:
                 "dead_letters": totals.dead,
             }
 
+    def batches(self, function: str) -> tuple[BatchDone, ...]:
+        """The newest batches of a function, oldest first."""
+        with self._lock:
+            return tuple(self._functions[function].batches)
+
     def figures(self) -> Mapping[str, FunctionFigures]:
         """Each function over the last window."""
         with self._lock:
@@ -175,7 +180,8 @@ class Monitor:
     def _backlog(self, name: str, readings: Mapping[str, Reading]) -> float:
         waiting = readings[name].backlog_records if name in readings else 0.0
         inner = [topic for topic in self._layout.reads[name] if topic not in self._layout.sources]
-        if not inner or (name in readings and inner):
+        if name in readings or not inner:
+            # of a function that also reads from outside, what it read cannot be told apart
             return max(0.0, waiting)
         written = sum(self._functions[w].totals.written for t in inner for w in self._layout.writers(t))
         totals = self._functions[name].totals

@@ -10,13 +10,12 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.accumulators import Accumulator, AccumulatorParam
+from py4j.protocol import Py4JNetworkError
+from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -28,32 +27,18 @@ from penstock.pipeline.board import Board
 from penstock.pipeline.definition import Function, Pipeline, Takes
 from penstock.pipeline.keyed import KeyedServer
 from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor
-from penstock.pipeline.serving import DEAD, ERROR, OUTCOME, RECORD, SERVED, Server, outcomes, with_outcome
+from penstock.pipeline.serving import DEAD, ERROR, OUTCOME, RECORD, SERVED, Server
 from penstock.pipeline.spark_topics import Written, publish, read_topic
+from penstock.pipeline.spark_worker import Work, WorkParam, batch_call, keyed_call
 from penstock.pipeline.topics import Location
 
 log = logging.getLogger(__name__)
 
-Work = dict[int, list[float]]
-"""Instance → records in, records out, dead letters, useful seconds."""
-
 _OUTCOME_DDL = f"{OUTCOME} string, {RECORD} string, {ERROR} string"
+_SIGNS_OF_TROUBLE = (
+    "cancelled", "ExecutorLostFailure", "FetchFailed", "InterruptedException", "SparkContext was shut down",
+)  # fmt: skip
 _WRONG_SCHEMA = re.compile(r"WrongSchema: (.+)")
-
-
-class WorkParam(AccumulatorParam[Work]):
-    """Adds up what instances did."""
-
-    def zero(self, value: Work) -> Work:
-        """Nothing done."""
-        return {}
-
-    def addInPlace(self, value1: Work, value2: Work) -> Work:  # noqa: N802
-        """Sums by instance."""
-        for instance, figures in value2.items():
-            own = value1.setdefault(instance, [0.0, 0.0, 0.0, 0.0])
-            value1[instance] = [a + b for a, b in zip(own, figures, strict=True)]
-        return value1
 
 
 class FunctionQuery:
@@ -68,6 +53,7 @@ class FunctionQuery:
         self._work: Accumulator[Work] = spark.sparkContext.accumulator({}, WorkParam())
         self._query: StreamingQuery | None = None
         self._started = threading.Event()
+        self._stopping = False
 
     @property
     def query(self) -> StreamingQuery:
@@ -94,6 +80,7 @@ class FunctionQuery:
 
     def stop(self) -> None:
         """Stop the query; a batch under way is broken off and run again at the next start."""
+        self._stopping = True
         if self._query is not None:
             self._query.stop()
 
@@ -114,7 +101,7 @@ class FunctionQuery:
     def _keyed(self, stream: DataFrame) -> DataFrame:
         function = self.function
         assert function.state is not None
-        call = _keyed_call(
+        call = keyed_call(
             KeyedServer(function.name, function.call, self._arrow(), function.timeout), self._work
         )
         shape = self._outcome_ddl()
@@ -163,7 +150,7 @@ class FunctionQuery:
             server = Server(
                 self.function.name, self.function.call, takes is Takes.ARROW, schema, self.function.timeout
             )
-            call = _batch_call(server, schema if schema is not None else pa.schema([]), self._work)
+            call = batch_call(server, schema if schema is not None else pa.schema([]), self._work)
             publish(
                 self._spark, self._spread(batch, parallelism).mapInArrow(call, self._outcome_ddl()), target
             )
@@ -197,6 +184,8 @@ class FunctionQuery:
         except BadInput as problem:
             raise ActionFailed(f"WrongSchema: {problem}") from problem
         except Exception as problem:
+            if self._stopping or not blames_records(problem):
+                raise
             log.warning("%s: a batch of %s is dead: %s", self._pipeline.name, self.function.name, problem)
             dead = batch.count()
             publish(self._spark, self._all_dead(batch, problem), target)
@@ -236,49 +225,16 @@ class FunctionQuery:
         return tuple(InstanceWork(number, *figures) for number, figures in sorted(self._work.value.items()))
 
 
+def blames_records(problem: Exception) -> bool:
+    """Whether a batch failed by what is in it, and not because Spark or the cluster gave way.
+
+    A batch that was cancelled or lost its executors has to be run again: its records are not dead.
+    """
+    if isinstance(problem, Py4JNetworkError | OSError):
+        return False
+    return not any(sign in str(problem) for sign in _SIGNS_OF_TROUBLE)
+
+
 def _there(place: Location | None) -> Location:
     assert place is not None
     return place
-
-
-def _batch_call(
-    server: Server, schema: pa.Schema, work: Accumulator[Work]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def serve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begun, read, written, dead = time.monotonic(), 0, 0, 0
-        for batch in batches:
-            served = server.serve(batch)
-            read += len(batch)
-            written += sum(len(table) for table in served.tables)
-            dead += len(served.dead)
-            yield from outcomes(served, schema)
-        work.add({_instance(): [read, written, dead, time.monotonic() - begun]})
-
-    return serve
-
-
-def _keyed_call(server: KeyedServer, work: Accumulator[Work]) -> Callable[..., Iterator[Any]]:
-    schema = server.schema if server.schema is not None else pa.schema([])
-
-    def serve(key: tuple[Any, ...], frames: Iterator[Any], state: Any) -> Iterator[Any]:
-        import pandas as pd
-
-        begun = time.monotonic()
-        frame = pd.concat(list(frames), ignore_index=True)
-        served, after = server.serve(key, frame, tuple(state.get) if state.exists else None)
-        if after is not None:
-            state.update(after)
-        elif state.exists:
-            state.remove()
-        empty = pa.Table.from_batches([], schema=with_outcome(schema))
-        tables = [pa.Table.from_batches([one]) for one in outcomes(served, schema)]
-        yield pa.concat_tables([empty, *tables]).to_pandas()
-        written = sum(len(table) for table in served.tables)
-        work.add({_instance(): [len(frame), written, len(served.dead), time.monotonic() - begun]})
-
-    return serve
-
-
-def _instance() -> int:
-    context = TaskContext.get()
-    return context.partitionId() if context is not None else 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Protocol
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import BadMetrics
 from penstock.observe.progress import BatchProgress, parse_progress
@@ -14,16 +16,23 @@ from penstock.observe.spark_status import RunningQuery, SparkStatus
 from penstock.observe.tracking import SourceTrack, Waiting
 from penstock.pipeline.layout import Layout
 from penstock.pipeline.monitor import Reading
-from penstock.pipeline.spark_query import FunctionQuery
 
 _REPORTS = 100
+
+
+class HasQuery(Protocol):
+    """A function at work."""
+
+    @property
+    def query(self) -> StreamingQuery:
+        """Its streaming query."""
 
 
 class OutsideReadings:
     """Follows the topics from outside, for each function that reads one."""
 
     def __init__(
-        self, spark: SparkSession, layout: Layout, queries: Mapping[str, FunctionQuery], period: float
+        self, spark: SparkSession, layout: Layout, queries: Mapping[str, HasQuery], period: float
     ) -> None:
         self._status, self._layout, self._queries, self._period = SparkStatus(spark), layout, queries, period
         self._tracks: dict[str, dict[int, SourceTrack]] = {

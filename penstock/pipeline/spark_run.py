@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from penstock.control import ControlServer, secure_directory
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.manager import ScalingManager
+from penstock.decide.policy import Policy
 from penstock.decide.registry import make_policy
 from penstock.durations import parse_duration
 from penstock.errors import ActionFailed, BadInput, PenstockError, Unsupported
@@ -28,7 +29,8 @@ from penstock.observe.spark_session import can_change_executors, check_supported
 from penstock.pipeline.board import Board, BoardActuator
 from penstock.pipeline.definition import Function, Pipeline, Takes
 from penstock.pipeline.limits import WithinLimits
-from penstock.pipeline.monitor import Monitor
+from penstock.pipeline.monitor import BatchDone, Monitor
+from penstock.pipeline.spark_existing import ExistingQuery
 from penstock.pipeline.spark_query import FunctionQuery
 from penstock.pipeline.spark_readings import OutsideReadings
 from penstock.pipeline.topics import Files, Stream
@@ -48,7 +50,7 @@ class PipelineHandle:
     def __init__(
         self,
         pipeline: Pipeline,
-        queries: Mapping[str, FunctionQuery],
+        queries: Mapping[str, FunctionQuery | ExistingQuery],
         board: Board,
         monitor: Monitor,
         loop: Loop,
@@ -92,6 +94,10 @@ class PipelineHandle:
             "decisions": [asdict(one) for one in timeline.decisions[-10:]],
             "error": self._error,
         }
+
+    def batches(self, function: str) -> tuple[BatchDone, ...]:
+        """The newest batches of a function, each with the parallelism that it ran at."""
+        return self._monitor.batches(function)
 
     def scale(self, function: str, parallelism: int | None) -> int:
         """Set a function by hand, from its next batch on, and keep it there; None gives it back."""
@@ -167,12 +173,16 @@ class PipelineHandle:
 class PipelineSource:
     """The windows that the loop sees of a pipeline."""
 
-    def __init__(self, board: Board, monitor: Monitor, readings: OutsideReadings) -> None:
-        self._board, self._monitor, self._readings = board, monitor, readings
+    def __init__(
+        self, board: Board, monitor: Monitor, readings: OutsideReadings, existing: Sequence[ExistingQuery]
+    ) -> None:
+        self._board, self._monitor, self._readings, self._existing = board, monitor, readings, existing
         self._last = time.time()
 
     def observe(self, now: float) -> ApplicationWindow | NotReady:
         """The window since the last one."""
+        for one in self._existing:
+            one.poll()
         readings = self._readings.read(self._last, now)
         seen = self._monitor.observe(now, self._board.wanted(), readings)
         if isinstance(seen, ApplicationWindow):
@@ -200,43 +210,56 @@ def run(
     check_supported(spark)
     layout = pipeline.check()
     effective = _settings(pipeline, spark, policy, settings)
-    period, places = parse_duration(trigger), _checkpoints(pipeline, checkpoints)
+    period, places = _period(trigger), _checkpoints(pipeline, checkpoints)
     _check_dead_letters(pipeline)
     limits = {name: _limits(one) for name, one in pipeline.functions.items()}
-    fixed = frozenset(name for name, one in pipeline.functions.items() if one.takes is Takes.KEYED)
-    board = Board(limits, start_at or {}, fixed)
-    monitor = Monitor(pipeline.name, layout)
-    for function in pipeline.functions.values():
-        _send_by_value(function)
-    queries = {name: FunctionQuery(spark, pipeline, pipeline.functions[name], board, monitor)
-               for name in layout.functions}  # fmt: skip
+    fixed = frozenset(name for name, (least, most) in limits.items() if least == most)
+    board, monitor = Board(limits, start_at or {}, fixed), Monitor(pipeline.name, layout)
+    policy_itself, actuator = make_policy(effective), _actuator(spark, effective, board, executors)
+    existing = {
+        name: ExistingQuery(one, monitor)
+        for name, one in pipeline.functions.items()
+        if one.takes is Takes.QUERY
+    }
+    own = {
+        name: FunctionQuery(spark, pipeline, pipeline.functions[name], board, monitor)
+        for name in layout.functions
+        if name not in existing
+    }
+    _start(own, places, period)
+    queries = {name: existing.get(name) or own[name] for name in layout.functions}
+    readings = OutsideReadings(spark, layout, queries, period)
+    source = PipelineSource(board, monitor, readings, list(existing.values()))
+    loop = _loop(pipeline.name, spark, effective, source, board, policy_itself, actuator)
+    return PipelineHandle(pipeline, queries, board, monitor, loop, effective).begin()
+
+
+def _start(queries: Mapping[str, FunctionQuery], checkpoints: str, period: float) -> None:
+    """Start all queries or none."""
     try:
         for name, one in queries.items():
-            one.start(f"{places}/{name}", period)
+            _send_by_value(one.function)
+            one.start(f"{checkpoints}/{name}", period)
     except Exception:
         for one in queries.values():
             one.stop()
         raise
-    source = PipelineSource(board, monitor, OutsideReadings(spark, layout, queries, period))
-    actuator = _actuator(spark, effective, board, executors)
-    loop = _loop(pipeline, spark, effective, source, board, actuator)
-    return PipelineHandle(pipeline, queries, board, monitor, loop, effective).begin()
 
 
 def _loop(
-    pipeline: Pipeline,
+    name: str,
     spark: SparkSession,
     settings: Settings,
     source: PipelineSource,
     board: Board,
+    policy: Policy,
     actuator: BoardActuator | None,
 ) -> Loop:
     journal = journal_at(settings.journal, retained=settings.retained_observations)
-    policy = remembering(make_policy(settings), journal, pipeline.name)
     return Loop(
-        f"{spark.sparkContext.applicationId}.{pipeline.name}",
+        f"{spark.sparkContext.applicationId}.{name}",
         source,
-        WithinLimits(policy, board.limits, board.pinned),
+        WithinLimits(remembering(policy, journal, name), board.limits, board.pinned),
         ScalingManager(settings.manager()),
         journal,
         actuator,
@@ -274,6 +297,13 @@ def _settings(
     return load_settings(None, spark_conf=spark_conf, arguments={**own, **(given or {}), **chosen})
 
 
+def _period(trigger: object) -> float:
+    try:
+        return parse_duration(trigger)
+    except ValueError as error:
+        raise BadInput(f"trigger: {error}") from None
+
+
 def _limits(function: Function) -> tuple[int, int]:
     stateful = function.takes is Takes.KEYED
     return (function.most if stateful else function.least), function.most
@@ -290,7 +320,11 @@ def _checkpoints(pipeline: Pipeline, given: str | None) -> str:
 def _check_dead_letters(pipeline: Pipeline) -> None:
     """A function that writes nothing needs a place for its dead letters all the same."""
     for one in pipeline.functions.values():
-        if one.writes is None and (pipeline.location is None or isinstance(pipeline.location, Stream)):
+        if (
+            one.writes is None
+            and one.takes is not Takes.QUERY
+            and (pipeline.location is None or isinstance(pipeline.location, Stream))
+        ):
             raise BadInput(
                 f"{pipeline.name}: function {one.name!r} has no place for dead letters; give topics="
             )

@@ -22,6 +22,7 @@ PRELOADED = (
     "penstock.workloads.paced_operator",
     "penstock.workloads.source",
     "penstock.workloads.word_count",
+    "penstock.pipeline.spark_worker",
 )
 
 

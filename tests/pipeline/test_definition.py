@@ -174,3 +174,13 @@ def test_a_cycle_in_yaml_names_the_file(tmp_path):
     text = text.replace("reads: [small]", "reads: small, writes: done, schema: x int")
     with pytest.raises(BadInput, match=r"thumbnails\.yaml.*cycle"):
         load_pipeline(written(tmp_path, text))
+
+
+def test_a_query_that_runs_already_joins_the_graph_and_its_topics_need_no_schema():
+    pipeline = thumbnails()
+    pipeline.existing("archive", object(), reads="objects", writes="archived")
+    layout = pipeline.check()
+    assert ("recognise", "archive") in layout.graph.edges
+    assert not pipeline.functions["archive"].scalable
+    with pytest.raises(BadInput, match="'archive' is defined twice"):
+        pipeline.existing("archive", object(), reads="objects")

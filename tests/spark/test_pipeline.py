@@ -14,11 +14,11 @@ from pyspark.sql import functions as sf
 from penstock.control import find
 from penstock.errors import ActionFailed
 from penstock.pipeline import Pipeline, files
-from penstock.pipeline.spark_topics import dead_letters
+from penstock.pipeline.spark_topics import Written, dead_letters, publish
 
 pytestmark = pytest.mark.spark
 
-FILES, PER_FILE = 8, 400
+FILES, PER_FILE = 6, 400
 RECORDS = FILES * PER_FILE
 
 
@@ -177,6 +177,20 @@ def final_totals(root):
     found = [pd.read_parquet(file) for file in (root / "totals").glob("*/*.parquet")]
     greatest = pd.concat(found).groupby("key")["total"].max() if found else {}
     return sorted((key, total) for key, total in greatest.items())
+
+
+def test_a_batch_that_is_run_again_is_published_once(spark, tmp_path):
+    frame = spark.createDataFrame(
+        [(1, "served", None, None), (None, "dead", "{}", "ValueError: no")],
+        "number bigint, penstock_outcome string, penstock_record string, penstock_error string",
+    )
+    place = files(str(tmp_path))
+    for _ in range(2):
+        publish(spark, frame, Written("f", "out", place, "f-1-0"))
+    publish(spark, frame, Written("f", "out", place, "f-1-1"))
+    assert topic(spark, tmp_path, "out").count() == 2
+    assert rows(dead_letters(spark, place, "f")) == [("{}", "ValueError: no")] * 2
+    assert not list((tmp_path / "_penstock").iterdir())
 
 
 def test_a_wrong_schema_stops_its_function_alone_and_names_function_and_column(spark, root):
