@@ -1,8 +1,12 @@
 """A simulation's seeds in parallel on real executors: the same figures as one after the other."""
 
+import pytest
+
 from penstock.simulate.loading import load
 from penstock.simulate.seeds import here, run_seeds
 from penstock.simulate.spark_seeds import on_spark
+
+pytestmark = pytest.mark.spark
 
 
 def test_seeds_on_spark_equal_the_serial_run(local_cluster):
