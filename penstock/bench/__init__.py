@@ -15,5 +15,6 @@ BENCHES: dict[str, str] = {
     "simulator": "penstock.bench.simulator",
     "what-if": "penstock.bench.what_if",
     "wordcount": "penstock.bench.wordcount",
+    "wordcount-functions": "penstock.bench.wordcount_functions",
 }
 """Name of a benchmark → the module that exposes `run(quick, progress) -> BenchReport`."""

@@ -132,6 +132,8 @@ class FunctionQuery:
             done = BatchDone(self.function.name, batch_id, start, time.time(), parallelism, self._reported())
             self._monitor.finished(done)
         except Exception as problem:
+            if self._stopping:
+                raise  # the batch was broken off, and will be run again
             found = _WRONG_SCHEMA.search(str(problem))
             self.error = found.group(1).strip() if found else f"{type(problem).__name__}: {problem}"[:500]
             log.error("%s.%s has stopped: %s", self._pipeline.name, self.function.name, self.error)

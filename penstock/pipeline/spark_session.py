@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
@@ -12,6 +14,9 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> SparkSess
     builder = SparkSession.builder.appName(name).config("spark.scheduler.mode", "FAIR")
     if master is not None:
         builder = builder.master(master)
+    if master is not None and master.startswith("local"):
+        # workers on this machine are to have the packages of this process, Penstock among them
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in conf.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
