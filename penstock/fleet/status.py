@@ -110,13 +110,13 @@ def _lines(status: Plain) -> list[tuple[str, str]]:
     rules = ", ".join(f"{rule} {count}" for rule, count in status["decided_last_hour"].items())
     lines = [("applications", f"{status['applications']:,}")]
     if status["applications"]:
-        cores, memory = ("cores", ""), ("gib", " GiB")
+        shown = (("cores", "cores"), ("memory in GiB", "gib"))
         lines += [
             (
                 f"{name}{unit}",
                 "{:,.0f} allocated, {:,.0f} needed, {:,.0f} to spare".format(*_three(status, name)),
             )
-            for name, unit in (cores, memory)
+            for label, name in shown
         ]
     return [
         *lines,
