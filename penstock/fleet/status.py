@@ -113,7 +113,7 @@ def _lines(status: Plain) -> list[tuple[str, str]]:
         shown = (("cores", "cores"), ("memory in GiB", "gib"))
         lines += [
             (
-                f"{name}{unit}",
+                label,
                 "{:,.0f} allocated, {:,.0f} needed, {:,.0f} to spare".format(*_three(status, name)),
             )
             for label, name in shown
