@@ -3,16 +3,24 @@
 import threading
 import time
 
+import orjson
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock.decide.policy import Hold, Scale
+from penstock.errors import ActionFailed
+from penstock.fleet.kafka_transport import KafkaTransport
+from penstock.fleet.places import Topic
+from penstock.fleet.reporting import reporting_policy
+from penstock.journal.store import open_journal
 from penstock.observe.spark_source import SparkSource
 from penstock.settings import Settings
 from penstock.workloads.nexmark import Nexmark
 from penstock.workloads.nexmark_files import produce
 from penstock.workloads.nexmark_streams import KafkaStreams
+from tests.fakes import FixedPolicy, a_scale, a_window
 from tests.kafka_broker import connector_jars, kafka_broker
 from tests.spark.watching import query_of, wait_for, watch
 
@@ -139,3 +147,53 @@ def test_nexmark_events_of_a_topic_are_those_of_the_generator(spark, broker, tmp
     found = spark.table("auctions").orderBy("id").toArrow()
     expected = pa.Table.from_batches([stream.batch("auctions", 0, 2000)])
     assert found.to_pylist() == expected.to_pylist()
+
+
+@pytest.fixture(scope="module")
+def fleet_topics(broker):
+    admin = AdminClient({"bootstrap.servers": broker})
+    names = ("agents-windows", "agents-decisions")
+    for created in admin.create_topics([NewTopic(name, 2) for name in names]).values():
+        created.result(30)
+    for _ in range(60):
+        try:
+            KafkaTransport(Topic(broker, "agents")).decisions("nobody")
+            return broker
+        except ActionFailed:
+            time.sleep(0.5)  # a new topic has no leader for a moment
+    raise AssertionError("the topics got no leader")
+
+
+def test_an_agent_reports_to_a_topic_and_takes_its_decisions_from_another(fleet_topics, tmp_path):
+    journal = open_journal(tmp_path / "journal.db")
+    agent = reporting_policy(f"kafka://{fleet_topics}/agents", "words", journal, FixedPolicy(a_scale(4)), {})
+    now = time.time()
+    assert isinstance(agent.propose(a_window(now)), Hold)
+    producer = Producer({"bootstrap.servers": fleet_topics, "log_level": 0})
+    for name, size in (("other", 9), ("words", 5), ("words", 5)):
+        row = {
+            "decision_id": 7000,
+            "expires_at": now + 600,
+            "reason": "P4",
+            "parallelism": size,
+            "settings": None,
+        }
+        producer.produce("agents-decisions", key=name, value=orjson.dumps(row))
+    producer.flush()
+    answer = agent.propose(a_window(now + 10))
+    assert isinstance(answer, Scale) and answer.parallelism == {"executors": 5}
+    assert isinstance(agent.propose(a_window(now + 20, executors=5)), Hold)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": fleet_topics,
+            "group.id": "test",
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe(["agents-windows"])
+    sent = sorted(
+        (orjson.loads(one.value()) for one in consumer.consume(3, timeout=30)), key=lambda r: r["end"]
+    )
+    consumer.close()
+    assert [record["acknowledged"] for record in sent] == [0, 0, 7000]
