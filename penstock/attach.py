@@ -45,16 +45,19 @@ def attach(
     policy: str | None = None,
     config: str | Path | None = None,
     settings: Mapping[str, object] | Settings | None = None,
+    report_to: str | None = None,
 ) -> Autopilot:
     """Attach the autopilot to this session's application; attaching again returns the same handle.
 
     `config` names a settings file; `settings` given here outrank it, the environment and Spark's own.
+    `report_to` is the place of a fleet, a directory or kafka://HOST:PORT/NAME: windows are published there,
+    and what the fleet's controller decides is carried out, within this application's own guardrails.
     """
     from penstock.observe.spark_session import application_id, check_supported
 
     check_supported(spark)
     effective = _settings(spark, policy, config, settings)
-    return attach_once(application_id(spark), lambda: _assemble(spark, effective))
+    return attach_once(application_id(spark), lambda: _assemble(spark, effective, report_to))
 
 
 def attach_once(
@@ -303,7 +306,7 @@ def _settings(
     return load_settings(file, spark_conf=spark_conf, arguments={**(settings or {}), **chosen})
 
 
-def _assemble(spark: Any, settings: Settings) -> Autopilot:
+def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilot:
     """Put the real parts together; observing only means that no actuator is built."""
     from penstock.decide.manager import ScalingManager
     from penstock.decide.registry import make_policy
@@ -317,7 +320,13 @@ def _assemble(spark: Any, settings: Settings) -> Autopilot:
     from penstock.state_control import StateControl
 
     journal: Journal = journal_at(settings.journal, retained=settings.retained_observations)
-    policy = remembering(make_policy(settings), journal, application_name(spark))
+    name = application_name(spark)
+    policy = remembering(make_policy(settings), journal, name)
+    if report_to is not None:
+        from penstock.fleet.reporting import reporting_policy
+
+        conf = dict(spark.sparkContext.getConf().getAll())
+        policy = reporting_policy(report_to, name, journal, policy, conf)
     source = SparkSource(spark, settings)
     mover = SparkMover(spark, settings, source.state_tasks)
     actuator, notes = _actuator(spark, settings, source, mover)
@@ -339,7 +348,7 @@ def _assemble(spark: Any, settings: Settings) -> Autopilot:
     return Autopilot(
         loop,
         settings,
-        application_name(spark),
+        name,
         alive=_alive(spark),
         notes=notes,
         close=close,

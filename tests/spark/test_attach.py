@@ -52,8 +52,10 @@ def test_one_application_from_attach_to_its_end(
 
     handle.detach()
     assert not handle.running
-    again = penstock.attach(spark, settings=settings)
+    fleet = tmp_path / "fleet"
+    again = penstock.attach(spark, settings=settings, report_to=str(fleet))
     assert again is not handle
+    eventually(lambda: [file for file in fleet.rglob("*") if file.is_file() and file.stat().st_size])
     query.stop()
     spark.stop()
     eventually(lambda: not again.running, seconds=10)
