@@ -1,4 +1,4 @@
-"""The loop cycle by cycle: what is seen, decided, done and recorded, after a restart and a clock jump, too."""
+"""The loop, cycle by cycle: what is seen, decided, done and recorded, also after restarts and clock jumps."""
 
 from __future__ import annotations
 

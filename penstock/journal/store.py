@@ -133,7 +133,12 @@ class Journal:
             return decision_id
 
     def intend(
-        self, now: float, application: str, decision_id: int, action: Action | Resize, before: Mapping[str, int]
+        self,
+        now: float,
+        application: str,
+        decision_id: int,
+        action: Action | Resize,
+        before: Mapping[str, int],
     ) -> int:
         """Write down what is about to be done; it is durable before this returns."""
         with self.database.writing() as connection:
