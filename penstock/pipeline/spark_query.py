@@ -34,6 +34,9 @@ from penstock.pipeline.topics import Location
 
 log = logging.getLogger(__name__)
 
+_STOP_SECONDS = 15.0
+_IDLE_CHECKS = 3
+
 _OUTCOME_DDL = f"{OUTCOME} string, {RECORD} string, {ERROR} string"
 _SIGNS_OF_TROUBLE = (
     "cancelled", "ExecutorLostFailure", "FetchFailed", "InterruptedException", "SparkContext was shut down",
@@ -54,6 +57,7 @@ class FunctionQuery:
         self._query: StreamingQuery | None = None
         self._started = threading.Event()
         self._stopping = False
+        self._at_boundary = threading.Event()
 
     @property
     def query(self) -> StreamingQuery:
@@ -79,14 +83,29 @@ class FunctionQuery:
             self._started.set()
 
     def stop(self) -> None:
-        """Stop the query; a batch under way is broken off and run again at the next start."""
+        """Stop the query between two batches; a long one is broken off, and run again at the next start."""
         self._stopping = True
         if self._query is not None:
+            self._await_boundary(self._query)
             self._query.stop()
+
+    def _await_boundary(self, query: StreamingQuery) -> None:
+        """Spark interrupts a query wherever it is, and cannot go on from a half-written offset log.
+
+        So it is stopped where no log is being written: at the beginning of a batch, inside a long one, or
+        when it has had nothing to do for a while.
+        """
+        idle, deadline = 0, time.monotonic() + _STOP_SECONDS
+        while query.isActive and idle < _IDLE_CHECKS and time.monotonic() < deadline:
+            if self._at_boundary.wait(0.05):
+                return
+            status = query.status
+            at_work = status["isTriggerActive"] or status["isDataAvailable"]
+            idle = 0 if at_work else idle + 1
 
     def failure(self) -> str | None:
         """Why the function no longer runs; None while it does."""
-        if self._query is None or self._query.isActive:
+        if self._query is None or self._query.isActive or self._stopping:
             return None
         problem = self._query.exception()
         return self.error or (str(problem).partition("\n")[0] if problem is not None else None)
@@ -125,6 +144,9 @@ class FunctionQuery:
 
     def _step(self, batch: DataFrame, batch_id: int) -> None:
         self._started.wait()
+        if self._stopping:
+            self._at_boundary.set()
+            raise ActionFailed("the pipeline is being stopped: this batch is for the next run")
         parallelism, start = self._board.begin_batch(self.function.name), time.time()
         try:
             self._work.value = {}

@@ -121,8 +121,11 @@ class PipelineHandle:
         self._stopping.set()
         if threading.current_thread() is not self._thread and self._thread.ident is not None:
             self._thread.join(timeout=5)
-        for one in self.queries.values():
-            one.stop()
+        stoppers = [threading.Thread(target=one.stop, daemon=True) for one in self.queries.values()]
+        for stopper in stoppers:
+            stopper.start()
+        for stopper in stoppers:
+            stopper.join()
         if self._control is not None:
             self._control.close()
         self._stopped.set()

@@ -9,12 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import functions as sf
 
 from penstock.control import find
 from penstock.errors import ActionFailed
-from penstock.pipeline import Pipeline, files
+from penstock.pipeline import Pipeline, files, kafka
 from penstock.pipeline.spark_topics import Written, dead_letters, publish
+from tests.kafka_broker import connector_jars, kafka_broker
 
 pytestmark = pytest.mark.spark
 
@@ -205,12 +208,79 @@ def test_a_wrong_schema_stops_its_function_alone_and_names_function_and_column(s
     def copy(batch):
         return batch
 
+    stream = spark.readStream.schema("number bigint").parquet(str(root / "numbers"))
+    writer = stream.writeStream.format("noop").option("checkpointLocation", str(root / "own"))
+    query = writer.trigger(processingTime="100 milliseconds").start()
+    pipeline.existing("own", query, reads="numbers")
     handle = pipeline.run(spark, settings=settings(root, control_socket=False), trigger="100ms")
     try:
         with pytest.raises(ActionFailed, match=r"function 'spell' returned .* in column 'length', not int32"):
             handle.wait(60)
         until(lambda: read(handle, "copy") == RECORDS, [])
+        until(lambda: read(handle, "own") == RECORDS, [])
         seen = handle.status()["functions"]
         assert "'length'" in seen["spell"]["error"] and seen["copy"]["error"] is None
     finally:
         handle.stop()
+    assert query.isActive
+    query.stop()
+
+
+def on_kafka(address):
+    """Two functions over topics of a broker, the first with records that fail."""
+    pipeline = Pipeline("broker", topics=kafka(address, records_per_batch=200))
+    pipeline.topic("events", schema="number bigint")
+
+    @pipeline.function(
+        reads="events", writes="doubled", schema="number bigint, twice bigint", key="number", timeout="500ms"
+    )
+    def double(batch):
+        if (batch["number"] == 77).any():
+            raise ValueError("seventy-seven")
+        if (batch["number"] == 300).any():
+            time.sleep(100)
+        return batch.assign(twice=batch["number"] * 2)
+
+    @pipeline.function(
+        reads="doubled", writes="texts", schema="text string", parallelism=(1, 3), key="number", order="twice"
+    )
+    def spell(batch):
+        if not batch["twice"].is_monotonic_increasing:
+            raise ValueError("out of order")
+        return pd.DataFrame({"text": batch["twice"].astype(str)})
+
+    return pipeline
+
+
+def produce(address, count):
+    topics = ["events", "doubled", "texts", "double.dead", "spell.dead"]
+    admin = AdminClient({"bootstrap.servers": address})
+    for future in admin.create_topics([NewTopic(name, 2) for name in topics]).values():
+        future.result(30)
+    producer = Producer({"bootstrap.servers": address, "log_level": 0})
+    for number in range(count):
+        producer.produce("events", value=json.dumps({"number": number}).encode(), partition=number % 2)
+    producer.flush()
+
+
+def values(spark, address, name):
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", address)
+    return [json.loads(row[0]) for row in reader.option("subscribe", name).load().select("value").collect()]
+
+
+def test_the_same_on_kafka_topics_with_dead_letters_and_changing_parallelism(spark, tmp_path):
+    for jar in connector_jars():
+        spark.sql(f"ADD JAR '{jar}'")
+    with kafka_broker(tmp_path / "kafka") as address:
+        produce(address, 600)
+        options = {"settings": settings(tmp_path, control_socket=False), "trigger": "100ms"}
+        handle = on_kafka(address).run(spark, checkpoints=str(tmp_path / "checkpoints"), **options)
+        sizes = iter([1, 2, 3] * 1000)
+        until(lambda: handle.scale("spell", next(sizes)) and read(handle, "spell") == 598, [handle])
+        handle.stop()
+        texts = sorted(int(record["text"]) for record in values(spark, address, "texts"))
+        assert texts == [2 * number for number in range(600) if number not in (77, 300)]
+        dead = {json.loads(one["record"])["number"]: one for one in values(spark, address, "double.dead")}
+        assert set(dead) == {77, 300} and dead[77]["function"] == "double"
+        assert dead[77]["error"] == "ValueError: seventy-seven"
+        assert dead[300]["error"] == "TimeoutError: the call took longer than 0.5 s"
