@@ -1,6 +1,7 @@
 #!/bin/sh
 # Sets up what the Makefile needs: `setup.sh python DIRECTORY` a virtual environment, `setup.sh java` a Java,
-# `setup.sh postgres` a PostgreSQL server for the tests of the journal, `setup.sh redis` the Redis server that the tests of the Yahoo benchmark talk to.
+# `setup.sh postgres` the PostgreSQL server that the tests of the journal talk to,
+# `setup.sh redis` the Redis server that the tests of the Yahoo benchmark talk to.
 # Ends with one line that says what to install where it cannot install it itself.
 set -eu
 
