@@ -27,6 +27,7 @@ from penstock.bench.spark_cluster import (
     stop_cluster,
 )
 from penstock.bench.traces import BatchSeen, SlotsSeen
+from penstock.dataflow.window import EXECUTORS
 from penstock.errors import ActionFailed
 from penstock.journal.records import ActionRecord
 from penstock.journal.store import journal_at
@@ -201,8 +202,9 @@ def _wait_for_executors(spark: SparkSession, count: int, timeout_seconds: float 
 
 
 def _actions(path: str, application: str) -> tuple[ActionRecord, ...]:
+    """The changes of size; that state moved afterwards is no step."""
     journal = journal_at(path)
     try:
-        return tuple(journal.actions(application))
+        return tuple(action for action in journal.actions(application) if EXECUTORS in action.planned)
     finally:
         journal.close()

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from penstock.decide.policy import BINS
 from penstock.view import figures
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def actions_table(records: Iterable[ActionRecord]) -> RenderableType:
 
 
 def _change(before: Mapping[str, int], planned: Mapping[str, int]) -> str:
+    if BINS in planned:
+        return f"moves {figures.count(planned[BINS])} bins"
     return ", ".join(
         f"{unit} {figures.count(before.get(unit))} → {figures.count(wanted)}"
         for unit, wanted in planned.items()
