@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -52,6 +51,7 @@ from penstock.migrate.plan import Plan, Strategy
 from penstock.migrate.planner import Assignment
 from penstock.migrate.spark_migrator import SparkMigrator
 from penstock.migrate.spark_placement import SparkPlacement
+from penstock.migrate.spark_repartition import repartition_checkpoint
 from penstock.migrate.spark_views import SparkViews
 from penstock.migrate.strategies import schedule
 from penstock.workloads.key_count import KeyCount, start_key_count
@@ -256,10 +256,11 @@ class _Experiment:
     def _repartition(self) -> tuple[int, str]:
         """Stop, repartition to as many bins and a half more, start again."""
         size = sum(state.bytes for state in self._view().bins)
+        while self.query.status["isTriggerActive"]:
+            time.sleep(0.01)
         self.query.stop()
         bins = self.case.bins * 3 // 2
-        streams: Any = self.spark.streams
-        streams.repartition(self.checkpoint, bins)
+        repartition_checkpoint(self.spark, self.checkpoint, bins)
         self.query = self._start()
         self._await(1)
         return size, f"to {bins} bins, with the query stopped"

@@ -115,7 +115,7 @@ def repartition(
     steps = (
         Step("finish the batch under way and stop the query", costs.steady_seconds),
         # each row is read from the old bins and written to the new ones
-        Step("rewrite its state with spark.streams.repartition", 2 * load / here),
+        Step("rewrite its state with Spark's checkpoint manager", 2 * load / here),
         Step("start it again from the same checkpoint", costs.start_seconds),
         Step("run the first batch, which loads every bin", load / slots + costs.steady_seconds),
     )

@@ -1,6 +1,7 @@
 """The number of a query's bins changed by Spark's own means, while the query is stopped.
 
-`spark.streams.repartition` is there since Spark 4.2, for RocksDB; seen to work on Spark 4.3.
+Spark's manager of streaming checkpoints is there since 4.2, for RocksDB, and private in Python; seen to work
+on Spark 4.3. It refuses a checkpoint whose last batch was not committed: a query is stopped while it idles.
 """
 
 from __future__ import annotations
@@ -19,6 +20,18 @@ from penstock.observe.spark_status import RunningQuery, spark_errors
 
 ROCKSDB, HDFS = "RocksDBStateStoreProvider", "HDFSBackedStateStoreProvider"
 FIRST_BATCH_SECONDS = 300.0
+IDLE_SECONDS = 60.0
+
+
+def repartition_checkpoint(spark: SparkSession, checkpoint: str, bins: int) -> None:
+    """Rewrite the state of a stopped query."""
+    manager: Any = getattr(spark, "_streamingCheckpointManager", None)
+    if manager is None:
+        raise ActionFailed(f"Spark {spark.version} cannot repartition a checkpoint")
+    try:
+        manager.repartition(checkpoint, bins)
+    except PySparkException as problem:
+        raise ActionFailed(str(problem).splitlines()[0]) from problem
 
 
 class SparkBins:
@@ -43,13 +56,10 @@ class SparkBins:
         running = self._running(query)
         (stage, *_) = self._views.stages(running)
         checkpoint = stage.root.removesuffix("/state")
+        self._await_idle(running)
         with spark_errors("stopping a query"):
             running.execution.stop()
-        streams: Any = self._spark.streams
-        try:
-            streams.repartition(checkpoint, bins)
-        except PySparkException as problem:
-            raise ActionFailed(str(problem).splitlines()[0]) from problem
+        repartition_checkpoint(self._spark, checkpoint, bins)
 
     def first_batch(self, query: str) -> bool:
         """Wait until the query, by name or id, has finished a batch again."""
@@ -60,6 +70,12 @@ class SparkBins:
                 return True
             time.sleep(0.1)
         return False
+
+    def _await_idle(self, query: RunningQuery) -> None:
+        """A batch that is cut off must be run again first; with a trigger interval there are pauses."""
+        deadline = time.monotonic() + IDLE_SECONDS
+        while self._views.status.is_working(query) and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def _view(self, query: str) -> StateView:
         for view in self._views.full_views():

@@ -95,8 +95,4 @@ def start(spark: SparkSession, name: str, files: Path, place: Path, rows: list[R
         rows.extend(Row(batch=batch, **row.asDict()) for row in frame.collect())
 
     writer = make(events).writeStream.queryName(name).outputMode(mode).foreachBatch(keep)
-    return (
-        writer.option("checkpointLocation", str(place / name))
-        .trigger(processingTime="200 milliseconds")
-        .start()
-    )
+    return writer.option("checkpointLocation", str(place / name)).trigger(processingTime="1 second").start()
