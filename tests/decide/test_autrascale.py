@@ -24,36 +24,14 @@ from penstock.dataflow.window import (
 )
 from penstock.decide.autrascale import AutraScalePolicy
 from penstock.decide.autrascale_search import changes_between
-from penstock.decide.autrascale_settings import AutraScaleSettings
 from penstock.decide.ds2_settings import Ds2Settings
 from penstock.decide.manager import ScalingManager
 from penstock.decide.policy import Hold, Policy, Scale
 from penstock.decide.registry import make_policy
 from penstock.settings import Settings
 from tests.dataflow.synthetic_batches import word_count
-from tests.decide.latency_surface import Application, three_operators
-
-TARGET = 0.2
-PLAIN = AutraScaleSettings(
-    throughput=Ds2Settings(utilisation=1.0),
-    latency_target_seconds=TARGET,
-    most_parallelism=20,
-    changes_per_hour=3_600,
-)
-BASE = {"parse": 4, "enrich": 5, "store": 2}
-"""What 1,000 records/s need."""
-
-
-def policy(**changes) -> AutraScalePolicy:
-    return AutraScalePolicy(dataclasses.replace(PLAIN, **changes))
-
-
-def models(tuner: AutraScalePolicy) -> list[dict]:
-    return tuner.dump()["models"]
-
-
-def scales(application: Application) -> list[Scale]:
-    return [answer for answer in application.answers if isinstance(answer, Scale)]
+from tests.decide.autrascale_tuners import BASE, PLAIN, TARGET, models, policy, scales
+from tests.decide.latency_surface import three_operators
 
 
 def test_it_is_a_policy():
