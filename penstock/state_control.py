@@ -99,7 +99,7 @@ class StateControl:
     def answer(self, command: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """One command of the control socket."""
         answers: dict[str, Callable[[], Mapping[str, Any]]] = {
-            "state": lambda: {"state": plain_state(self._seen(), self._mover.obstacle())},
+            "state": lambda: {"state": plain_state(self.views(), self._mover.obstacle())},
             "rebalance": lambda: self._ordered(
                 self._rebalancing(_strategy(request)), request, "rebalanced by hand"
             ),
@@ -110,9 +110,6 @@ class StateControl:
             "stop-migration": lambda: {"stopping": self.stop()},
         }
         return answers[command]()
-
-    def _seen(self) -> tuple[StateView, ...]:
-        return self._mover.views()
 
     def _rebalancing(self, strategy: str | None) -> Planned:
         self._check()

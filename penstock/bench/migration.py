@@ -10,11 +10,9 @@ was changed since the last one that Spark made by itself. "Prepared" gets the sa
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 
@@ -43,6 +41,7 @@ from penstock.bench.spark_cluster import (
     kill_executor,
     scratch_directory,
 )
+from penstock.bench.spark_experiment import batches_of
 from penstock.bench.traces import BatchSeen
 from penstock.errors import ActionFailed
 from penstock.migrate.bins import StateView
@@ -298,22 +297,3 @@ def spread(view: StateView, newcomer: str) -> list[Assignment]:
     """Every third bin to the newcomer."""
     at = view.placement()
     return [Assignment(bin_, at[bin_], newcomer) for bin_ in sorted(at)[::3] if at[bin_] != newcomer]
-
-
-def batches_of(query: StreamingQuery) -> list[BatchSeen]:
-    """The batches with records that the query reports."""
-    found = []
-    for one in query.recentProgress:
-        report = json.loads(one.json)
-        if report["numInputRows"] and "addBatch" in report["durationMs"]:
-            offset = report["sources"][0]["endOffset"]
-            read = json.loads(offset) if isinstance(offset, str) else offset
-            found.append(
-                BatchSeen(
-                    datetime.fromisoformat(report["timestamp"]).timestamp(),
-                    report["durationMs"]["triggerExecution"] / 1000,
-                    int(report["numInputRows"]),
-                    int(read["records"]),
-                )
-            )
-    return found

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -49,14 +49,7 @@ class Standing:
 
     def plain(self) -> dict[str, Any]:
         """This as plain data."""
-        return {
-            "state": self.state,
-            "moved": self.moved,
-            "of": self.of,
-            "batch_seconds": self.batch_seconds,
-            "steady_seconds": self.steady_seconds,
-            "detail": self.detail,
-        }
+        return asdict(self)
 
 
 class SparkMigrator:
@@ -186,8 +179,7 @@ class _Session:
 
     def steady_seconds(self) -> float:
         """What a batch takes when nothing moves."""
-        reports = self._views.status.progress(self._query, 0.0, float("inf"), 2 * BATCHES_FOR_STEADY)
-        seconds = [_seconds(report) for report in reports if "addBatch" in (report.get("durationMs") or {})]
+        seconds = self._views.batch_seconds(self._query, 2 * BATCHES_FOR_STEADY)
         return median(seconds[-BATCHES_FOR_STEADY:]) if seconds else 1.0
 
     def boundary(self, migration: Migration) -> Boundary:

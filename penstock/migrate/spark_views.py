@@ -59,6 +59,12 @@ class SparkViews:
         """The running query of this id."""
         return next((one for one in self.status.queries() if one.query_id == query_id), None)
 
+    def batch_seconds(self, query: RunningQuery, most: int) -> list[float]:
+        """What the latest batches of a query took, so many reports back at most, oldest first."""
+        reports = self.status.progress(query, 0.0, float("inf"), most)
+        timings = [report.get("durationMs") or {} for report in reports]
+        return [float(timing["triggerExecution"]) / 1000 for timing in timings if "addBatch" in timing]
+
     def _stateful(self) -> list[tuple[RunningQuery, tuple[StateStage, ...]]]:
         running = [query for query in self.status.queries() if not query.continuous]
         runs = {query.run_id for query in running}
