@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 import orjson
@@ -26,8 +25,8 @@ from penstock.diagnose.application_log import (
     StageKey,
     Tasks,
 )
+from penstock.diagnose.task_metrics import Fields, logged_measures
 
-Fields = Mapping[str, Any]
 _PREFIX = b'{"Event":"'
 _SQL_TIMES = {
     "time to commit changes": "state_commit",
@@ -216,7 +215,7 @@ class EventLogReader:
         if not metrics:
             self._warnings["finished tasks without metrics"] += 1
             return
-        for name, value in _lengths(metrics).items():
+        for name, value in logged_measures(metrics).items():
             columns[name][row] = value
         for name, value in _sql_times(information.get("Accumulables") or ()).items():
             columns[name][row] = value
@@ -301,25 +300,6 @@ def _outcome(event: Fields, information: Fields) -> int:
         return KILLED
     reason = (event.get("Task End Reason") or {}).get("Reason", "Success")
     return SUCCEEDED if reason == "Success" and not information.get("Failed") else FAILED
-
-
-def _lengths(metrics: Fields) -> dict[str, int]:
-    read, written = metrics.get("Shuffle Read Metrics") or {}, metrics.get("Shuffle Write Metrics") or {}
-    remote = int(read.get("Remote Bytes Read", 0))
-    return {
-        "deserialise": int(metrics.get("Executor Deserialize Time", 0)),
-        "run": int(metrics.get("Executor Run Time", 0)),
-        "cpu": int(metrics.get("Executor CPU Time", 0)) // 1_000_000,
-        "gc": int(metrics.get("JVM GC Time", 0)),
-        "result_serialise": int(metrics.get("Result Serialization Time", 0)),
-        "fetch_wait": int(read.get("Fetch Wait Time", 0)),
-        "remote_bytes": remote,
-        "shuffle_read_bytes": remote + int(read.get("Local Bytes Read", 0)),
-        "shuffle_write": int(written.get("Shuffle Write Time", 0)) // 1_000_000,
-        "shuffle_written_bytes": int(written.get("Shuffle Bytes Written", 0)),
-        "records_in": int(read.get("Total Records Read", 0))
-        + int((metrics.get("Input Metrics") or {}).get("Records Read", 0)),
-    }
 
 
 def _sql_times(accumulables: Iterable[Fields]) -> dict[str, int]:

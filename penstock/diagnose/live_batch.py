@@ -34,8 +34,8 @@ from penstock.diagnose.log_trace import trace_of_log
 from penstock.diagnose.participation import participation, windows
 from penstock.diagnose.replay import replay, task_graph
 from penstock.diagnose.summary import Summary, summarise
+from penstock.diagnose.task_metrics import Fields, live_measures
 
-Fields = Mapping[str, Any]
 _OUTCOMES = {"SUCCESS": SUCCEEDED, "FAILED": FAILED, "KILLED": KILLED, "RUNNING": RUNNING}
 # A place behind every task: Spark tells a batch's phases only when it is over.
 _LAST = 1 << 40
@@ -178,26 +178,7 @@ def _task(task: Fields) -> dict[str, int]:
         "outcome": outcome if ended else RUNNING,
         "speculative": int(bool(task.get("speculative"))),
     }
-    return times | _lengths(task.get("taskMetrics") or {})
-
-
-def _lengths(metrics: Fields) -> dict[str, int]:
-    read, written = metrics.get("shuffleReadMetrics") or {}, metrics.get("shuffleWriteMetrics") or {}
-    remote = int(read.get("remoteBytesRead", 0))
-    return {
-        "deserialise": int(metrics.get("executorDeserializeTime", 0)),
-        "run": int(metrics.get("executorRunTime", 0)),
-        "cpu": int(metrics.get("executorCpuTime", 0)) // 1_000_000,
-        "gc": int(metrics.get("jvmGcTime", 0)),
-        "result_serialise": int(metrics.get("resultSerializationTime", 0)),
-        "fetch_wait": int(read.get("fetchWaitTime", 0)),
-        "remote_bytes": remote,
-        "shuffle_read_bytes": remote + int(read.get("localBytesRead", 0)),
-        "shuffle_write": int(written.get("writeTime", 0)) // 1_000_000,
-        "shuffle_written_bytes": int(written.get("bytesWritten", 0)),
-        "records_in": int(read.get("recordsRead", 0))
-        + int((metrics.get("inputMetrics") or {}).get("recordsRead", 0)),
-    }
+    return times | live_measures(task.get("taskMetrics") or {})
 
 
 def _operators(summary: Summary) -> dict[str, float]:
