@@ -6,7 +6,8 @@ autopilot = penstock.attach(spark)
 
 from __future__ import annotations
 
-from penstock.attach import Autopilot, attach
+from penstock.attach import attach
+from penstock.autopilot import Autopilot
 from penstock.errors import PenstockError
 
 __version__ = "0.1.0"

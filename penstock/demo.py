@@ -22,7 +22,7 @@ from penstock.view.terminal import line, render
 from penstock.view.words import change, decision_word
 
 if TYPE_CHECKING:
-    from penstock.attach import Autopilot
+    from penstock.autopilot import Autopilot
     from penstock.workloads.word_count import WordCount
 
 EXECUTORS, CORES = 4, 2

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from penstock import control
-from penstock.attach import MOST_UNANSWERED, Autopilot, attach_once, patiently
+from penstock.attach import MOST_UNANSWERED, attach_once, patiently
+from penstock.autopilot import Autopilot
 from penstock.decide.outcome import Status
 from penstock.decide.policy import Hold, Policy
 from penstock.errors import ActionFailed, SparkUnavailable
@@ -63,7 +64,7 @@ class Bench:
             None if observe else self.actuator,
             LoopSettings(policy_interval=0.1),
         )
-        handle = Autopilot(loop, settings, "words <1>", close=journal.close, **more)
+        handle = Autopilot(loop, settings, "words <1>", life=closing(journal), **more)
         self.made.append(handle)
         return handle
 

@@ -1,0 +1,95 @@
+"""What earlier runs of an application left open when their drivers died is closed by the next run.
+
+Each run of a driver is an application of its own to Spark, with executors of its own; the name stays. An
+action of a driver that died cannot be finished and needs no undoing: its executors are gone with it, and the
+new run reads its state from the checkpoint, wherever it was about to move.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from penstock.decide.outcome import Outcome, Status
+from penstock.journal.records import ActionRecord
+
+log = logging.getLogger(__name__)
+
+KIND = "run"
+DETAIL = (
+    "the driver ended before the action did; its executors went with it, and the next run, {application}, "
+    "took up the state from the checkpoint"
+)
+
+
+class Runs(Protocol):
+    """The journal, as far as runs go; raises JournalUnavailable."""
+
+    def remember(self, now: float, owner: str, kind: str, key: str, body: dict[str, Any]) -> None:
+        """Write over what is known by this key."""
+
+    def recall(self, owner: str, kind: str) -> Mapping[str, Mapping[str, Any]]:
+        """Key → what is known."""
+
+    def unfinished(self, application: str) -> Sequence[ActionRecord]:
+        """Actions without an outcome."""
+
+    def ended(self, now: float, action_id: int, outcome: Outcome) -> None:
+        """Write down what became of an action."""
+
+
+def settle_former_runs(
+    runs: Runs,
+    name: str,
+    application: str,
+    now: float,
+    is_over: Callable[[Mapping[str, Any]], bool] | None = None,
+) -> None:
+    """Close what dead runs of this name left open, and write down that this one began; raises nothing."""
+    try:
+        for former, process in runs.recall(name, KIND).items():
+            if former != application and (is_over or process_is_over)(process):
+                _close(runs, former, application, now)
+        runs.remember(now, name, KIND, application, this_process())
+    except Exception as error:
+        # what an earlier run left behind must not keep this one from being watched
+        log.warning("%s: actions that earlier runs left open stay open: %s", name, error)
+
+
+def _close(runs: Runs, former: str, application: str, now: float) -> None:
+    for action in runs.unfinished(former):
+        seconds = max(0.0, now - action.intended_at)
+        detail = DETAIL.format(application=application)
+        runs.ended(now, action.action_id, Outcome(Status.UNKNOWN, action.planned, {}, {}, seconds, detail))
+        log.warning("%s: action %d: %s", former, action.action_id, detail)
+
+
+def this_process() -> dict[str, Any]:
+    """What tells this process from all others, also from a later one with its number."""
+    return {"host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid())}
+
+
+def process_is_over(process: Mapping[str, Any]) -> bool:
+    """Whether it is known to have ended; of a process on another machine nothing is known."""
+    if process.get("host") != socket.gethostname() or not isinstance(process.get("pid"), int):
+        return False
+    try:
+        os.kill(process["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return process.get("started") != _started(process["pid"])
+
+
+def _started(pid: int) -> str:
+    """When a process began, in ticks since the machine did; empty where the system does not tell."""
+    try:
+        # the name, in brackets, may hold blanks; what follows it does not
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
