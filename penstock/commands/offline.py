@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -14,8 +15,12 @@ from penstock.commands.printing import Json, answer, reported, say
 from penstock.errors import BadInput, BadRecording
 
 if TYPE_CHECKING:
-    from penstock.decide.offline import OfflineDecisions
+    from penstock.decide.offline import OfflineDecisions, OfflineSettings
+    from penstock.decide.recording import RecordedRates, RecordedTopology
     from penstock.decide.registry import PolicyEntry
+    from penstock.settings import Settings
+
+    Rows = Sequence[RecordedRates]
 
 OFFLINE_POLICY = "ds2"
 
@@ -27,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 @reported
-def decide(
+def decide(  # noqa: PLR0913, PLR0917 - a command has as many options as its users need
     topology: Annotated[Path, typer.Option(help="CSV file of edges, one a line.")],
     rates: Annotated[Path, typer.Option(help="CSV file of rates, one instance and epoch a line.")],
     policy: Annotated[str, typer.Option(help="The policy that decides.")] = OFFLINE_POLICY,
@@ -41,23 +46,60 @@ def decide(
         float | None,
         typer.Option(help="Multiply the answers where a source falls behind by more than this ratio."),
     ] = None,
+    latency_target: Annotated[
+        str | None, typer.Option(help="For policies that aim at one, e.g. 2s; outranks the settings.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="The settings file, for policies other than ds2.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Decide once for each epoch of recorded rates."""
-    from penstock.decide.offline import OfflineSettings, decide_offline
+    from penstock.decide.offline import OfflineSettings
     from penstock.decide.recording import parse_rates, parse_source_rates, parse_topology
-    from penstock.decide.registry import policy_entry
 
-    if policy_entry(policy).name != OFFLINE_POLICY:
-        raise BadInput(f"--policy: {policy!r} cannot decide from recorded rates; {OFFLINE_POLICY!r} can")
-    settings = OfflineSettings(scaling_factor, target_rate_ratio)
+    chosen = OfflineSettings(scaling_factor, target_rate_ratio)
     edges = parse_topology(_lines(topology), str(topology))
     rows = parse_rates(_lines(rates), str(rates), edges)
     given = parse_source_rates(_lines(source_rates), str(source_rates), edges) if source_rates else None
-    decisions = decide_offline(edges, rows, given, settings)
+    decide_all = _deciding(policy, chosen, config, latency_target)
+    decisions = decide_all(edges, rows, given)
     for warning in decisions.warnings:
         say(f"warning: {rates}: {warning}")
     answer(decisions.to_json(), as_json, _table(decisions))
+
+
+def _deciding(
+    name: str, chosen: OfflineSettings, config: Path | None, latency_target: str | None
+) -> Callable[[RecordedTopology, Rows, Mapping[str, float] | None], OfflineDecisions]:
+    """How the policy of this name decides from recorded rates; an error says what it would need besides."""
+    from penstock.decide.offline import decide_offline
+    from penstock.decide.offline_policies import decide_by_policy
+    from penstock.decide.registry import policy_entry
+
+    entry = policy_entry(name)
+    if entry.recordings_lack:
+        lack = f"{name!r} decides by {entry.recordings_lack}, which recorded rates do not tell"
+        raise BadInput(f"--policy: {lack}; simulate and replay know them")
+    if entry.name == OFFLINE_POLICY:
+        return lambda edges, rows, given: decide_offline(edges, rows, given, chosen)
+    if chosen.target_rate_ratio is not None:
+        raise BadInput(f"--target-rate-ratio: only {OFFLINE_POLICY} takes it, not {name}")
+    settings = _settings(config, latency_target, chosen.scaling_factor)
+    if lacking := entry.lacks(settings):
+        option = f"--{lacking.replace('_', '-')}"
+        raise BadInput(f"--policy: {name!r} needs the setting {lacking}: give {option} or --config")
+    return lambda edges, rows, given: decide_by_policy(edges, rows, entry.make(settings), given)
+
+
+def _settings(config: Path | None, latency_target: str | None, scaling_factor: float) -> Settings:
+    """As for `run`, but that the headroom is the option's, as it is for DS2's equations."""
+    from penstock.settings import load_settings
+
+    arguments = {} if latency_target is None else {"latency_target": latency_target}
+    return load_settings(config, arguments=arguments).model_copy(
+        update={"utilisation": 1 / (1 + scaling_factor)}
+    )
 
 
 @reported
@@ -98,7 +140,8 @@ def _lines(path: Path) -> list[str]:
         raise BadRecording(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _table(decisions: OfflineDecisions) -> Table:
+def _table(decisions: OfflineDecisions) -> Group:
+    reasons: list[Text] = []
     table = Table(box=None, header_style="dim")
     for name, justify in (
         ("epoch", "right"),
@@ -111,5 +154,8 @@ def _table(decisions: OfflineDecisions) -> Table:
         if epoch.not_ready is not None:
             table.add_row(str(number), Text(f"not ready: {epoch.not_ready}", style="yellow"))
         for operator, wanted in epoch.parallelism.items():
-            table.add_row(str(number), Text(operator), f"{epoch.exact[operator]:.4f}", str(wanted))
-    return table
+            exact = f"{epoch.exact[operator]:.4f}" if operator in epoch.exact else "–"
+            table.add_row(str(number), Text(operator), exact, str(wanted))
+        if epoch.reason is not None:
+            reasons.append(Text.assemble((f"{number:>6}  ", "dim"), epoch.reason))
+    return Group(table, "", *reasons) if reasons else Group(table)

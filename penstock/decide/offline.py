@@ -51,11 +51,14 @@ class EpochDecision:
     exact: Mapping[str, float] = field(default_factory=dict)
     parallelism: Mapping[str, int] = field(default_factory=dict)
     not_ready: str | None = None
+    reason: str | None = None
+    """Why, in the words of the policy; DS2's equations have no more to say than their result."""
 
     def to_json(self) -> dict[str, Any]:
-        """The fields of the command contract; `not_ready` only where there is no answer."""
+        """The fields of the command contract; `not_ready` and `reason` only where there is one."""
         answer: dict[str, Any] = {"exact": dict(self.exact), "parallelism": dict(self.parallelism)}
-        return answer if self.not_ready is None else {**answer, "not_ready": self.not_ready}
+        told = {"not_ready": self.not_ready, "reason": self.reason}
+        return answer | {key: text for key, text in told.items() if text is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +80,26 @@ def decide_offline(
     settings: OfflineSettings | None = None,
 ) -> OfflineDecisions:
     """Decide for every epoch; the last one is left out when not every instance has reported in it."""
+    epochs, warnings = whole_epochs(topology, rows)
+    settings = settings or OfflineSettings()
+    decisions = [_decide_epoch(topology, epoch, source_rates or {}, settings) for epoch in epochs]
+    return OfflineDecisions(tuple(decisions), warnings)
+
+
+def whole_epochs(
+    topology: RecordedTopology, rows: Iterable[RecordedRates]
+) -> tuple[list[tuple[RecordedRates, ...]], tuple[str, ...]]:
+    """The epochs of a recording but for a last one that is incomplete, and what to say of that."""
     epochs, warnings = split_epochs(rows), []
-    if epochs and (missing := _missing_report(topology, epochs[-1])):
+    if epochs and (missing := missing_report(topology, epochs[-1])):
         epochs.pop()
         warnings.append(f"the last epoch is incomplete and was left out: {missing}")
     if not epochs:
         warnings.append("the rates hold no complete epoch")
-    settings = settings or OfflineSettings()
-    decisions = [_decide_epoch(topology, epoch, source_rates or {}, settings) for epoch in epochs]
-    return OfflineDecisions(tuple(decisions), tuple(warnings))
+    return epochs, tuple(warnings)
 
 
-def _missing_report(topology: RecordedTopology, epoch: Sequence[RecordedRates]) -> str | None:
+def missing_report(topology: RecordedTopology, epoch: Sequence[RecordedRates]) -> str | None:
     """Say which operator has not reported once for each instance.
 
     The rows say how many instances there were in their epoch; the topology counts only for an operator
@@ -113,20 +124,20 @@ def _decide_epoch(
     settings: OfflineSettings,
 ) -> EpochDecision:
     graph = topology.graph
-    missing = _missing_report(topology, epoch)
+    missing = missing_report(topology, epoch)
     if missing:
         return EpochDecision(not_ready=missing)
-    rates = _recorded_rates(graph, epoch)
+    rates = recorded_rates(graph, epoch)
     unusable = unusable_rates(graph, rates)
     if unusable:
         return EpochDecision(not_ready=str(unusable))
-    sources = _source_targets(graph, rates, source_rates)
+    sources = source_targets(graph, rates, source_rates)
     if isinstance(sources, NotReady):
         return EpochDecision(not_ready=str(sources))
     return _answer(graph, rates, sources, settings)
 
 
-def _recorded_rates(graph: LogicalGraph, epoch: Sequence[RecordedRates]) -> OperatorRates:
+def recorded_rates(graph: LogicalGraph, epoch: Sequence[RecordedRates]) -> OperatorRates:
     """Sum over instances (equations 5 and 6); a recorded rate of zero counts as zero."""
     operator = np.array([graph.index[row.operator] for row in epoch], dtype=np.int64)
     size = len(graph.operators)
@@ -144,7 +155,7 @@ def _recorded_rates(graph: LogicalGraph, epoch: Sequence[RecordedRates]) -> Oper
     )
 
 
-def _source_targets(
+def source_targets(
     graph: LogicalGraph, rates: OperatorRates, given: Mapping[str, float]
 ) -> dict[str, float] | NotReady:
     """The rate of each source; a measured zero would shrink everything after it, so it is not believed."""

@@ -21,6 +21,8 @@ class PolicyEntry:
     """A policy that can be asked for: how it is made from settings, and what to know before choosing it.
 
     A `baseline` is there to be compared with, in simulations above all, not to be chosen.
+    `recordings_lack` is what it decides by that recorded rates do not tell; empty where they tell enough.
+    Without the setting that it `requires`, it decides nothing.
     """
 
     name: str
@@ -30,6 +32,12 @@ class PolicyEntry:
     promises: str = ""
     choose_when: str = ""
     baseline: bool = False
+    recordings_lack: str = ""
+    requires: str = ""
+
+    def lacks(self, settings: Settings) -> str:
+        """The required setting where it has no value, else nothing."""
+        return self.requires if self.requires and getattr(settings, self.requires) is None else ""
 
 
 def _with_forecast(make: Callable[[Settings], Policy]) -> Callable[[Settings], Policy]:
@@ -51,6 +59,8 @@ def _forecasting(inner: PolicyEntry) -> PolicyEntry:
         promises=f"{inner.name}'s sizes ahead of time; while its recent error is large it is {inner.name}",
         choose_when="scaling takes long against how fast load grows, or the same day comes back every day",
         baseline=inner.baseline,
+        recordings_lack=inner.recordings_lack,
+        requires=inner.requires,
     )
 
 
@@ -64,6 +74,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             needs="a latency target, the latency seen, offered rates, useful time of every instance or task",
             promises="never less than throughput needs; the target with little more, in a few trials a rate",
             choose_when="latency does not follow a queueing model, and load stays for hours or comes back",
+            recordings_lack="the end-to-end latency seen",
         ),
         PolicyEntry(
             "ds2",
@@ -88,6 +99,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             needs="a latency target, offered rates, and useful time of every instance or task",
             promises="a mean response time within the target along every path, or the limit that forbids it",
             choose_when="a latency target is set and load changes within minutes",
+            requires="latency_target",
         ),
         PolicyEntry(
             "sage",
@@ -96,6 +108,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             needs="offered rates, backlogs, useful time of every instance or task; services if they publish",
             promises="what DS2 asks for, once the backlog says that it is needed; no shrinking for a lull",
             choose_when="the application calls remote services, or sizes must change seldom",
+            recordings_lack="backlogs",
         ),
         PolicyEntry(
             "threshold",
@@ -104,6 +117,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             needs="backlogs alone",
             promises="backlogs near the thresholds in the long run; nothing about latency, and it hunts",
             choose_when="nothing but the backlog can be measured, and load changes slowly",
+            recordings_lack="backlogs",
         ),
         PolicyEntry(
             "dhalion",
@@ -122,6 +136,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             promises="the fewest instances whose mean sojourn time meets the target, if work is random",
             choose_when="comparing with an exact model that knows no irregularity",
             baseline=True,
+            requires="latency_target",
         ),
         PolicyEntry(
             "drs-observed",
@@ -131,6 +146,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             promises="the target at best, with far more instances than true rates ask for",
             choose_when="seeing what true rates are worth",
             baseline=True,
+            requires="latency_target",
         ),
         PolicyEntry(
             "dynamic-allocation",
@@ -140,6 +156,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             promises="a slot for every task of the largest stage; nothing about rates or batch times",
             choose_when="comparing with Spark's own dynamic allocation",
             baseline=True,
+            recordings_lack="the tasks of stages",
         ),
         PolicyEntry(
             "reactive-cpu",
@@ -158,6 +175,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             promises="a bounded backlog for each instance, and swings, since an empty one asks for nothing",
             choose_when="comparing with KEDA",
             baseline=True,
+            recordings_lack="backlogs",
         ),
         PolicyEntry(
             "trigger-interval",
@@ -167,6 +185,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             promises="batches within that band after several changes; a large band hides idle executors",
             choose_when="comparing with the proposal for Spark that was not merged",
             baseline=True,
+            recordings_lack="batch times and a trigger interval",
         ),
     )
 }

@@ -89,3 +89,36 @@ def test_a_recording_that_cannot_be_read_is_named(
 def test_decide_settings_out_of_range(capsys: Captured, recorded: list[str], option: list[str]) -> None:
     assert perform(["decide", *recorded, *option]) == 2
     assert option[0].removeprefix("--") in complaint(capsys)
+
+
+def test_decide_by_another_policy_gives_its_reason(capsys: Captured, recorded: list[str]) -> None:
+    chosen = ["--policy", "queueing", "--latency-target", "1s"]
+    assert perform(["decide", *chosen, *recorded, "--json"]) == 0
+    epoch = last_json(capsys)["epochs"][0]
+    # with a load of one nothing is stable: one more than the 5 and 4 of ds2
+    assert epoch["parallelism"] == {"flat map": 6, "count": 5}
+    assert "to meet the latency target" in epoch["reason"]
+    assert perform(["decide", *chosen, *recorded]) == 0
+    caught = capsys.readouterr()
+    assert "to meet the latency target" in caught.out
+    assert "backlogs are not recorded" in caught.err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--policy", "threshold"], "backlogs"),
+        (["--policy", "forecast:threshold"], "backlogs"),
+        (["--policy", "autrascale"], "latency"),
+        (["--policy", "trigger-interval"], "batch times"),
+        (["--policy", "queueing"], "latency_target"),
+        (["--policy", "queueing", "--latency-target", "soon"], "latency_target"),
+        (["--policy", "dhalion", "--target-rate-ratio", "1.5"], "--target-rate-ratio"),
+        (["--policy", "ds3"], "did you mean"),
+    ],
+)
+def test_a_policy_that_cannot_decide_says_what_is_missing(
+    capsys: Captured, recorded: list[str], options: list[str], told: str
+) -> None:
+    assert perform(["decide", *options, *recorded]) == 2
+    assert told in complaint(capsys)
