@@ -19,9 +19,9 @@ from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.journal.store import Journal
-    from penstock.loop import Actuator
     from penstock.migrate.spark_mover import SparkMover
     from penstock.observe.spark_source import SparkSource
+    from penstock.ports import Actuator
     from penstock.settings import Settings
 
 log = logging.getLogger(__name__)

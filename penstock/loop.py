@@ -1,95 +1,27 @@
-"""The closed loop: one cycle on one screen (`Loop._steps`), and the ports where it meets the world."""
+"""The closed loop: one cycle on one screen (`Loop._steps`); `penstock.ports` is where it meets the world."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import Action, MoveState, Policy, Proposal, Scale
+from penstock.decide.pressure import measure
 from penstock.decide.verdict import Accepted, Verdict, Waiting
 from penstock.errors import ActionFailed, PenstockError, SparkUnavailable, Unsupported
-from penstock.follow_up import Endings, FollowUp, left_open
-from penstock.journal.records import ActionRecord
+from penstock.follow_up import FollowUp, left_open
+from penstock.ports import Actuator, Manager, Mover, Record, Source
 from penstock.timeline import Timeline
 
 log = logging.getLogger(__name__)
 
-
-class Source(Protocol):
-    """Where windows come from; raises PenstockError and nothing else on purpose."""
-
-    def observe(self, now: float) -> ApplicationWindow | NotReady:
-        """What happened since the last call."""
-
-
-class Actuator(Protocol):
-    """What changes the application; one action at a time, a new one drops what is left of an older one."""
-
-    def begin(self, now: float, action: Action) -> None:
-        """Start an action; returns at once."""
-
-    def poll(self, now: float) -> Outcome | None:
-        """Advance the action under way; None while it has not ended.
-
-        After SparkUnavailable it is called again, and takes up where it stood.
-        """
-
-    def abandon(self) -> None:
-        """Give up the action under way and leave nothing half-done that would be of no use."""
-
-    def held(self) -> Mapping[str, int]:
-        """What Spark reports to be there now."""
-
-
-class Mover(Protocol):
-    """What sees that state lies unevenly; raises PenstockError and nothing else on purpose."""
-
-    def propose(self, now: float, window: ApplicationWindow) -> MoveState | None:
-        """The moves that would spread it, if they are worth their while."""
-
-
-class Manager(Protocol):
-    """What judges the policy's answers."""
-
-    def judge(self, now: float, window: ApplicationWindow, answer: Proposal | NotReady) -> Verdict:
-        """Say what becomes of an answer."""
-
-    def action_started(self, now: float, action: Scale) -> None:
-        """An action is under way."""
-
-    def action_ended(self, now: float, action: Scale, outcome: Outcome) -> None:
-        """It is no more."""
-
-    def restore(self, last_action_at: float | None) -> None:
-        """Take up after a restart."""
-
-
-class Record(Endings, Protocol):
-    """The journal, as far as the loop writes and reads it; raises JournalUnavailable."""
-
-    def observed(self, now: float, window: ApplicationWindow) -> None:
-        """Keep a window's figures."""
-
-    def decided(
-        self, now: float, application: str, answer: Proposal | NotReady, verdict: Verdict, policy: str = ""
-    ) -> int:
-        """Keep an answer and its verdict."""
-
-    def intend(
-        self, now: float, application: str, decision_id: int, action: Action, before: Mapping[str, int]
-    ) -> int:
-        """Write down what is about to be done, durably."""
-
-    def unfinished(self, application: str) -> Sequence[ActionRecord]:
-        """Actions without an outcome."""
-
-    def actions(self, application: str | None = None, limit: int | None = None) -> Sequence[ActionRecord]:
-        """The latest actions, oldest first."""
+HIGHER_LOAD = 1.2
+"""Times the load at its begin that lets a move of state give way to another size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +56,7 @@ class _UnderWay:
     action_id: int
     action: Action
     begun_at: float
+    offered: float
     failed_polls: int = 0
 
 
@@ -185,6 +118,8 @@ class Loop:
             self.record.observed(now, window)
             self._follow_up.measure(now, window)
         if self._under_way:
+            if window is not None and not self.paused:
+                yield replace(cycle, **self._give_way(now, window))
             return
         if self._ordered is not None:
             yield replace(cycle, outcome=self._obey(now, window))
@@ -307,6 +242,24 @@ class Loop:
         move = self.mover.propose(now, window)
         return (answer, verdict) if move is None else (move, Accepted(move))
 
+    def _give_way(self, now: float, window: ApplicationWindow) -> dict[str, Any]:
+        """State that moves stops for a size that a higher load asks for; the bins that have moved stay.
+
+        At the same load the size was right when the move began: what looks too small now is the move itself.
+        """
+        under_way = self._under_way
+        if self.mover is None or under_way is None or not isinstance(under_way.action, MoveState):
+            return {}
+        if measure(window).offered <= HIGHER_LOAD * under_way.offered:
+            return {}
+        answer = self._answer(window)
+        verdict = self.manager.judge(now, window, answer)
+        if not _is_growth(verdict, window) or not self.mover.stop("the load asks for another size"):
+            return {}
+        waiting = Waiting(f"the state that moves comes to a stop first: {verdict.reason}")
+        self.record.decided(now, self.application, answer, waiting, self.policy.name)
+        return {"answer": answer, "verdict": waiting}
+
     def _obey(self, now: float, window: ApplicationWindow | None) -> Outcome | None:
         """Begin what was ordered by hand, recorded like any other action."""
         action, self._ordered = self._ordered, None
@@ -329,7 +282,8 @@ class Loop:
             self._follow_up.measure(now, window, last_chance=True)
         held = window.parallelism if window is not None else actuator.held()
         action_id = self.record.intend(now, self.application, decision_id, action, held)
-        self._under_way = under_way = _UnderWay(action_id, action, now)
+        offered = measure(window).offered if window is not None else float("inf")
+        self._under_way = under_way = _UnderWay(action_id, action, now, offered)
         try:
             if isinstance(action, Scale):
                 self.manager.action_started(now, action)
@@ -393,3 +347,10 @@ class Loop:
 def _described(problem: Exception) -> str:
     text = str(problem)
     return text if isinstance(problem, PenstockError) else f"{type(problem).__name__}: {text}"
+
+
+def _is_growth(verdict: Verdict, window: ApplicationWindow) -> bool:
+    action = verdict.action if isinstance(verdict, Accepted) else None
+    return isinstance(action, Scale) and any(
+        size > window.parallelism.get(unit, size) for unit, size in action.planned.items()
+    )

@@ -194,6 +194,19 @@ class Settings(PolicySettings):
         description="Which bins move first: `hot-first` relieves stragglers soonest, `cold-first` disturbs "
         "least while the pace is being found.",
     )
+    migration_bins_per_batch: Count = Field(
+        8,
+        ge=1,
+        le=10_000,
+        description="The most bins that move in one batch. `fluid` begins with one and rises to this as the "
+        "latency budget allows, `batched` begins with it.",
+    )
+    migration_gap: Count = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="Batches without a move between two with one, in which records that queued up can drain.",
+    )
     locality_wait: Duration = Field(
         10.0,
         ge=0,

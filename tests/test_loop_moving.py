@@ -11,11 +11,12 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import BINS, Action, ExpectedEffect, Hold, MoveState, Proposal
+from penstock.decide.verdict import Waiting
 from penstock.errors import ActionFailed, Unsupported
 from penstock.journal.explain import explain
 from penstock.journal.store import Journal, open_journal
 from penstock.loop import Loop, LoopSettings
-from tests.fakes import APPLICATION, AgreeingManager, FakeSource, FixedPolicy, a_scale
+from tests.fakes import APPLICATION, AgreeingManager, FakeSource, FixedPolicy, a_query, a_scale, a_window
 
 MOVE = MoveState(
     (("q/0/3", "1", "2"), ("q/0/5", "1", "2")),
@@ -31,6 +32,11 @@ class FakeMover:
     """Proposes what it has in store, one at each question."""
 
     answers: list[MoveState | None] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
+
+    def stop(self, reason: str) -> bool:
+        self.stopped.append(reason)
+        return True
 
     def propose(self, now: float, window: ApplicationWindow) -> MoveState | None:
         return self.answers.pop(0) if self.answers else None
@@ -38,15 +44,17 @@ class FakeMover:
 
 @dataclass
 class MovingActuator:
-    """Ends every action at the first poll."""
+    """Ends every action after some polls, the first by default."""
 
     begun: list[Action] = field(default_factory=list)
+    polls: int = 0
 
     def begin(self, now: float, action: Action) -> None:
         self.begun.append(action)
 
     def poll(self, now: float) -> Outcome | None:
-        return MOVED
+        self.polls -= 1
+        return MOVED if self.polls < 0 else None
 
     def abandon(self) -> None:
         self.begun.pop()
@@ -136,3 +144,44 @@ def test_a_controller_that_died_in_mid_migration_does_not_move_again(journal: Jo
     successor.tick(30.0)
     (record,) = journal.actions(APPLICATION)
     assert record.status is Status.UNKNOWN and actuator.begun == []
+
+
+def offering(end: float, rate: float) -> ApplicationWindow:
+    return a_window(end, queries=[a_query(end - 10, end, offered=rate)])
+
+
+@pytest.mark.parametrize(
+    ("rate", "wanted", "stops"),
+    [(130.0, 4, True), (110.0, 4, False), (130.0, 1, False), (130.0, 2, False)],
+    ids=["a higher load that needs more", "the same load", "a smaller size", "the same size"],
+)
+def test_state_that_moves_gives_way_to_a_higher_load_that_needs_more(
+    journal: Journal, rate: float, wanted: int, stops: bool
+):
+    loop, actuator, _ = a_loop(journal, Hold("the size is right"), MOVE)
+    mover = loop.mover
+    assert isinstance(mover, FakeMover)
+    loop.source = FakeSource(answers=[offering(10.0, 100.0), offering(20.0, rate)])
+    loop.policy = FixedPolicy(Hold("the size is right"), a_scale(wanted))
+    actuator.polls = 2
+    loop.tick(10.0)
+
+    cycle = loop.tick(20.0)
+
+    assert mover.stopped == (["the load asks for another size"] if stops else [])
+    assert loop.action_under_way == MOVE, "it ends at a boundary, not here"
+    assert isinstance(cycle.verdict, Waiting) is stops
+    assert any("comes to a stop first" in one.reason for one in journal.decisions()) is stops
+    loop.tick(21.0)
+    assert loop.tick(22.0).outcome == MOVED
+    assert loop.tick(40.0).action == (None if wanted == 2 else a_scale(wanted))
+
+
+def test_an_order_by_hand_does_not_give_way(journal: Journal):
+    loop, actuator, _ = a_loop(journal, a_scale(4))
+    loop.order(MOVE)
+    actuator.polls = 2
+    loop.source = FakeSource(answers=[NotReady("it warms up", "a window"), offering(20.0, 900.0)])
+    loop.tick(10.0)
+    loop.tick(20.0)
+    assert isinstance(loop.mover, FakeMover) and loop.mover.stopped == []

@@ -155,6 +155,8 @@ class SparkMover:
             strategy,
             latency_budget_ratio=self._settings.migration_latency_budget,
             hot_first=self._settings.migration_order == "hot-first",
+            most_bins_per_batch=self._settings.migration_bins_per_batch,
+            gap_batches=self._settings.migration_gap,
         )
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import Action, Scale
 from penstock.errors import ActionFailed, BadInput, NotFound
-from penstock.loop import Actuator
 from penstock.pipeline.limits import Limits
+from penstock.ports import Actuator
 
 PATIENCE_SECONDS = 120.0
 """A batch that runs at the old parallelism may take so long before the change counts as partial."""

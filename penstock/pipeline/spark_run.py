@@ -24,7 +24,7 @@ from penstock.decide.registry import make_policy
 from penstock.durations import parse_duration
 from penstock.errors import ActionFailed, BadInput, PenstockError, Unsupported
 from penstock.journal.store import journal_at
-from penstock.loop import Actuator, Loop, LoopSettings
+from penstock.loop import Loop, LoopSettings
 from penstock.observe.spark_session import can_change_executors, check_supported
 from penstock.pipeline.board import Board, BoardActuator
 from penstock.pipeline.definition import Function, Pipeline, Takes
@@ -34,6 +34,7 @@ from penstock.pipeline.spark_existing import ExistingQuery
 from penstock.pipeline.spark_query import FunctionQuery
 from penstock.pipeline.spark_readings import OutsideReadings
 from penstock.pipeline.topics import Files, Stream
+from penstock.ports import Actuator
 from penstock.remembering import remembering
 from penstock.settings import Settings, load_settings
 

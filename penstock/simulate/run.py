@@ -14,7 +14,8 @@ from penstock.decide.manager import ScalingManager
 from penstock.decide.policy import Policy
 from penstock.decide.registry import policy_entry
 from penstock.journal.records import ActionRecord
-from penstock.loop import Loop, LoopSettings, Source
+from penstock.loop import Loop, LoopSettings
+from penstock.ports import Source
 from penstock.simulate.batch_source import BatchSource
 from penstock.simulate.batches import VirtualBatches
 from penstock.simulate.events import VirtualEvents
