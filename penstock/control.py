@@ -145,7 +145,10 @@ def find(directory: Path, wanted: str | None) -> Running:
     found = running(directory)
     listed = ", ".join(_label(one) for one in found)
     if not found:
-        raise NotFound("no application with an attached autopilot is running")
+        raise NotFound(
+            f"no application with an attached autopilot is running (looked in {directory}): start one with "
+            "`penstock run job.py`, or call penstock.attach(spark) in its driver"
+        )
     matching = [one for one in found if wanted is None or wanted in (one.application, one.name)]
     if not matching:
         raise BadInput(f"no running application is called {wanted!r}; running: {listed}")
