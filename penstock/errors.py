@@ -10,6 +10,7 @@
      ├── NotFound              no such application, action or executor
      ├── SparkUnavailable      Spark did not answer, or its context has stopped
      ├── ActionFailed          an action was tried and did not take effect
+     ├── NotLeading            another controller leads: this one may change nothing
      └── JournalUnavailable    the journal cannot be read or written
 
 Foreign errors (Py4J, SQLAlchemy, OS) are translated where they enter and never reach a caller raw.
@@ -56,6 +57,10 @@ class SparkUnavailable(PenstockError):
 
 class ActionFailed(PenstockError):
     """An action was tried and did not take effect."""
+
+
+class NotLeading(PenstockError):
+    """Another controller leads: this one may change nothing."""
 
 
 class JournalUnavailable(PenstockError):

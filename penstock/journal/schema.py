@@ -77,6 +77,15 @@ memories = sa.Table(
     sa.Column("body", sa.JSON, nullable=False),
 )
 
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("term", sa.Integer, nullable=False),
+    sa.Column("beats", sa.Integer, nullable=False),
+)
+
 Step = Callable[[Connection], None]
 
 
@@ -84,7 +93,11 @@ def _add_memories(connection: Connection) -> None:
     memories.create(connection)
 
 
-STEPS: tuple[Step, ...] = (_add_memories,)
+def _add_leases(connection: Connection) -> None:
+    leases.create(connection)
+
+
+STEPS: tuple[Step, ...] = (_add_memories, _add_leases)
 """The first step brings a journal from version 1 to version 2, and so on; a new one needs no steps."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +18,8 @@ from penstock.dataflow.window_record import plain_query
 from penstock.decide.outcome import Outcome
 from penstock.decide.policy import Action, Proposal, Resize
 from penstock.decide.verdict import Verdict
-from penstock.errors import NotFound, Unsupported
+from penstock.errors import NotFound, NotLeading, Unsupported
+from penstock.journal.leases import Lease, Leases, holds
 from penstock.journal.records import (
     ActionRecord,
     DecisionRecord,
@@ -89,6 +90,16 @@ class Journal:
         self.database = database
         self.retained = retained
         self._since_pruned: dict[str, int] = {}
+        self._lease: Callable[[], Lease | None] | None = None
+
+    @property
+    def leases(self) -> Leases:
+        """Who leads, for what has several controllers."""
+        return Leases(self.database)
+
+    def led_by(self, lease: Callable[[], Lease | None]) -> None:
+        """From now on write an intent only while this lease holds; NotLeading otherwise."""
+        self._lease = lease
 
     def check(self) -> None:
         """Raise JournalUnavailable unless the journal can be read."""
@@ -142,6 +153,7 @@ class Journal:
     ) -> int:
         """Write down what is about to be done; it is durable before this returns."""
         with self.database.writing() as connection:
+            self._check_lease(connection)
             row = {
                 "application": application,
                 "decision_id": decision_id,
@@ -221,6 +233,14 @@ class Journal:
         with self.database.reading() as connection:
             rows = connection.execute(mine.order_by(memories.c.at)).mappings().all()
         return {row["key"]: row["body"] for row in rows}
+
+    def _check_lease(self, connection: Connection) -> None:
+        """In the transaction of the intent: whoever takes over after it finds the intent, and closes it."""
+        if self._lease is None:
+            return
+        lease = self._lease()
+        if lease is None or not holds(connection, lease):
+            raise NotLeading("another controller leads: nothing is changed here")
 
     def _actions(
         self, *conditions: sa.ColumnElement[bool], limit: int | None = None

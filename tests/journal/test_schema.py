@@ -90,9 +90,19 @@ def test_a_database_of_something_else_is_refused_and_left_alone(path: Path):
 
 def test_a_journal_of_the_first_version_learns_to_remember_and_keeps_its_rows(path: Path):
     open_journal(path).observed(1.0, a_window())
-    within(path, lambda connection: connection.exec_driver_sql("DROP TABLE memories"))
+    for later in ("memories", "leases"):
+        within(path, lambda connection, name=later: connection.exec_driver_sql(f"DROP TABLE {name}"))
     within(path, lambda connection: connection.exec_driver_sql("UPDATE schema_version SET version = 1"))
     journal = open_journal(path)
     journal.remember(2.0, "words", "costs", "q", {"h": 1.0})
     assert journal.recall("words", "costs") == {"q": {"h": 1.0}}
+    assert len(journal.observations()) == 1
+
+
+def test_a_journal_of_the_second_version_learns_who_leads(path: Path):
+    open_journal(path).observed(1.0, a_window())
+    within(path, lambda connection: connection.exec_driver_sql("DROP TABLE leases"))
+    within(path, lambda connection: connection.exec_driver_sql("UPDATE schema_version SET version = 2"))
+    journal = open_journal(path)
+    assert journal.leases.take("words", "me", None) == journal.leases.seen("words")
     assert len(journal.observations()) == 1
