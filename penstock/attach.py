@@ -116,6 +116,7 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
     from penstock.observe.spark_source import SparkSource
     from penstock.remembering import remembering
     from penstock.repartitioning import Repartitioning
+    from penstock.sizing import sizes_memory, with_sizing
     from penstock.state_control import StateControl
 
     journal: Journal = journal_at(settings.journal, retained=settings.retained_observations)
@@ -129,9 +130,10 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
     source = SparkSource(spark, settings)
     mover = SparkMover(spark, settings, source.state_tasks)
     actuator, notes = _actuator(spark, settings, source, mover)
+    sized, unknown = with_sizing(source, spark, settings, sizes_memory(settings, report_to))
     loop = Loop(
         application_id(spark),
-        source,
+        sized,
         policy,
         ScalingManager(settings.manager()),
         journal,
@@ -151,7 +153,7 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
         settings,
         name,
         alive=_alive(spark),
-        notes=notes,
+        notes=notes + unknown,
         life=life(),
         state=StateControl(loop, mover, Repartitioning(loop.application, journal, mover.bins(spark))),
     )

@@ -22,6 +22,7 @@ from penstock.errors import BadSettings
 from penstock.policy_settings import PolicySettings
 from penstock.settings_sources import Given, from_arguments, from_environment, from_spark, from_yaml
 from penstock.settings_types import Count, Duration, Location, Names, OptionalDuration, Ratio
+from penstock.sizing_settings import SizingSettings
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 """Names the settings file where none is given; not a setting itself."""
@@ -41,7 +42,7 @@ def default_runtime_directory(environment: Mapping[str, str]) -> str:
     )
 
 
-class Settings(PolicySettings):
+class Settings(PolicySettings, SizingSettings):
     """All that can be set; frozen, and unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)

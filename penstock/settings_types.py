@@ -50,6 +50,18 @@ def _named_durations(written: object) -> object:
     return {str(name): parse_duration(duration) for name, duration in written.items()}
 
 
+def _named_texts(written: object) -> object:
+    """A mapping, or `name=text` separated by commas where only text can be written."""
+    if _is_none(written):
+        return {}
+    if isinstance(written, str):
+        pairs = [pair.partition("=") for pair in written.split(",") if pair.strip()]
+        written = {name.strip(): text.strip() for name, _, text in pairs}
+    if not isinstance(written, Mapping) or not all(written.values()):
+        raise ValueError("names with texts are expected, such as parse=one,count=two")
+    return {str(name): str(text) for name, text in written.items()}
+
+
 def _location(written: object) -> object:
     if isinstance(written, str | Path) and "://" not in str(written):
         return str(Path(written).expanduser())
@@ -63,4 +75,5 @@ OptionalCount = Annotated[int | None, BeforeValidator(_optional_number)]
 Ratio = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 NamedDurations = Annotated[dict[str, float], BeforeValidator(_named_durations)]
+NamedTexts = Annotated[dict[str, str], BeforeValidator(_named_texts)]
 Location = Annotated[str, BeforeValidator(_location), Field(min_length=1)]

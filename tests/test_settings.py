@@ -17,6 +17,14 @@ from penstock.settings import Settings, configuration_markdown, load_settings
 from penstock.settings_sources import environment_name, spark_key
 
 WHERE_ONE_IS_OUT_OF_RANGE = {
+    "executor_metrics": "listen",
+    "restart_quiet_hours": "08:00-18:00, 22:30-06:00",
+    "sage_pin": "heap, driver-heap",
+    "sage_veto": "P3,P8",
+    "services": "profiles=http://profiles:9090/metrics",
+    "service_metrics": "latency_seconds=call_seconds,profiles.error_ratio=failed_ratio",
+    "host_memory": "64g",
+    "quota_memory": "1t",
     "forecast_season": "2h",
     "forecast_trend_windows": "4",
     "ds2_learned_least_sizes": "3",
@@ -129,6 +137,23 @@ def test_every_setting_can_be_given_in_every_place(yaml_file):
         assert getattr(loaded({environment_name(name): value}), name) == getattr(
             loaded(spark_conf={spark_key(name): value}), name
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("restart_quiet_hours", "8-18", "hours such as 22:00-06:00"),
+        ("restart_quiet_hours", "08:00-08:00", "no span of time"),
+        ("restart_quiet_hours", "08:00-25:00", "no time of the day"),
+        ("sage_pin", "hip", "unknown parameter 'hip'"),
+        ("sage_veto", "P9", "unknown rule 'P9'"),
+        ("service_lags", "1,-1", "a whole number of intervals"),
+        ("services", "profiles", "names with texts"),
+        ("quota_memory", "much", "not a size such as 4g"),
+    ],
+)
+def test_what_sizing_is_told_must_make_sense(name, value, said):
+    assert said in complaint(environment={environment_name(name): value})
 
 
 def test_values_from_text_get_their_types():

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from penstock.commands.printing import Json, json_line, reported, say
 from penstock.commands.setup import Conf, parse_conf
 from penstock.errors import BadInput
 from penstock.launch import SessionWatcher, active_session, flush_output, run_script, submit_arguments
+
+if TYPE_CHECKING:
+    from penstock.settings import Settings
 
 
 def add_to(app: typer.Typer) -> None:
@@ -38,7 +41,7 @@ def run(
     """
     spark_conf = parse_conf(conf or ())
     chosen = _chosen(policy, observe)
-    _check(script, config, spark_conf, chosen)
+    spark_conf |= _reporting(_check(script, config, spark_conf, chosen), spark_conf)
     if spark_conf:
         os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments(spark_conf, os.environ)
     _speak_up()
@@ -58,14 +61,29 @@ def _chosen(policy: str | None, observe: bool) -> dict[str, str]:
 
 def _check(
     script: Path, config: Path | None, spark_conf: Mapping[str, str], chosen: Mapping[str, str]
-) -> None:
+) -> Settings:
     """Complain before the script starts, not when Spark is already up."""
     from penstock.decide.registry import policy_entry
     from penstock.settings import load_settings
 
     if not script.is_file():
         raise BadInput(f"{script}: no such file")
-    policy_entry(load_settings(config, os.environ, spark_conf, chosen).policy)
+    settings = load_settings(config, os.environ, spark_conf, chosen)
+    policy_entry(settings.policy)
+    return settings
+
+
+def _reporting(settings: Settings, spark_conf: Mapping[str, str]) -> dict[str, str]:
+    """Open the port to which executors report, if asked for, and say what Spark must be told of it."""
+    if settings.executor_metrics == "off":
+        return {}
+    from penstock.observe.executor_metrics import metrics_conf
+    from penstock.observe.metrics_listener import address_for, listener_on
+
+    host = address_for(spark_conf.get("spark.master", "local"), os.environ.get("SPARK_LOCAL_IP"))
+    listener = listener_on(host, settings.executor_metrics_port)
+    conf = metrics_conf(listener.host, listener.port, settings.executor_metrics_every)
+    return {**conf, "spark.penstock.executor_metrics_port": str(listener.port)}
 
 
 def _watcher(config: Path | None, chosen: Mapping[str, str]) -> SessionWatcher:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -34,6 +35,33 @@ class SourceRate:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutorUse:
+    """What one executor used in the window, as it reports by itself; NaN is what it did not report.
+
+    Resident memory and CPU are those of the JVM and its Python workers together; collections and spill are
+    the window's.
+    """
+
+    heap_used_bytes: float = math.nan
+    heap_committed_bytes: float = math.nan
+    resident_bytes: float = math.nan
+    cpu_cores: float = math.nan
+    gc_seconds: float = math.nan
+    gc_count: float = math.nan
+    spilled_bytes: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class SizingFacts:
+    """What sizing memory and cores needs beside the queries: Spark's settings in effect, driver, losses."""
+
+    settings: Mapping[str, str]
+    driver_heap_used_bytes: float = math.nan
+    out_of_memory_count: int = 0
+    memory_kill_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutorState:
     """One executor, as Spark reports it; bytes and seconds."""
 
@@ -46,6 +74,7 @@ class ExecutorState:
     gc_seconds: float = 0.0
     cached_bytes: int = 0
     state_bins: int = 0
+    use: ExecutorUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +116,7 @@ class ApplicationWindow:
     executors: tuple[ExecutorState, ...] = ()
     slots_per_executor: int = 1
     warnings: tuple[str, ...] = field(default=())
+    sizing: SizingFacts | None = None
 
     @property
     def slots(self) -> int:

@@ -10,6 +10,7 @@ from penstock.decide.policy import Policy
 if TYPE_CHECKING:
     from penstock.decide.drs import ServiceRate
     from penstock.decide.reactive import ReactiveSettings
+    from penstock.decide.resizer import Limits
     from penstock.settings import Settings
 
 
@@ -167,7 +168,8 @@ def _reactive(settings: Settings) -> ReactiveSettings:
 
 
 def sage(settings: Settings) -> Policy:
-    """The rules of Sage on parallelism, with DS2 for how much."""
+    """The rules of Sage, with DS2 for how much parallelism."""
+    from penstock.decide.sage_overrides import said_of
     from penstock.decide.sage_policy import SagePolicy
     from penstock.decide.sage_service_watch import ServiceWatch
     from penstock.decide.sage_settings import SageSettings
@@ -175,10 +177,28 @@ def sage(settings: Settings) -> Policy:
 
     # windows hold enough samples whatever the interval is
     interval = settings.policy_interval
+    up = max(settings.sage_up_window, 6 * interval)
     chosen = SageSettings(
-        up_window_seconds=max(60.0, 6 * interval), down_window_seconds=max(300.0, 30 * interval)
+        up_window_seconds=up,
+        down_window_seconds=max(up, settings.sage_down_window, 30 * interval),
+        correlation_threshold=settings.service_correlation,
     )
-    return SagePolicy(ds2(settings), chosen, ServiceWatch(BOARD))
+    said = said_of({"pin": settings.sage_pin, "veto": settings.sage_veto, "by": "the settings"}, "settings")
+    watch = ServiceWatch(BOARD, tuple(int(lag) for lag in settings.service_lags))
+    return SagePolicy(ds2(settings), chosen, watch, _resizer_limits(settings), lambda: said)
+
+
+def _resizer_limits(settings: Settings) -> Limits:
+    from penstock.decide.resizer import Limits
+
+    quota_cores, quota_memory = settings.quota_cores or 10_000_000, settings.quota_memory or 1e18
+    return Limits(
+        host_cores=settings.host_cores or quota_cores,
+        host_bytes=settings.host_memory or quota_memory,
+        quota_cores=quota_cores,
+        quota_bytes=quota_memory,
+        most_executors=settings.max_executors,
+    )
 
 
 def threshold(settings: Settings) -> Policy:

@@ -55,16 +55,25 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Change settings that need new executors (memory, heap, cores): Spark key → value."""
+    """Change settings that need new executors (memory, heap, cores): Spark key → value.
+
+    `before` has the values that they replace, as far as they are known.
+    """
 
     settings: Mapping[str, str]
     reason: str
     expected: ExpectedEffect
+    before: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def planned(self) -> Mapping[str, int]:
-        """The settings that are whole numbers; those with units are in the decision."""
+        """The settings that are whole numbers; `values` has all of them."""
         return {key: int(value) for key, value in self.settings.items() if value.isdecimal()}
+
+    @property
+    def values(self) -> Mapping[str, int | str]:
+        """All settings, whole numbers as such."""
+        return {**self.settings, **self.planned}
 
     @property
     def exact(self) -> Mapping[str, float]:

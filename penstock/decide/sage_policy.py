@@ -1,7 +1,7 @@
-"""Sage's rules on parallelism inside the loop of one application; DS2 says how much (section 4).
+"""Sage inside the loop of one application: all rules where executors report what they use (section 4).
 
-Spark's status tells neither committed heap nor resident memory, so the rules on memory and CPU stay silent
-here, but for GC time: where that is too high nothing is taken away.
+Where they do not, the rules on memory and CPU stay silent, but for GC time: where that is too high nothing is
+taken away. How much parallelism is needed is what DS2 says.
 """
 
 from __future__ import annotations
@@ -9,57 +9,52 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-
-import numpy as np
+from dataclasses import asdict, replace
+from typing import Any
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
+from penstock.decide.held_size import held_from
 from penstock.decide.policy import ExpectedEffect, Hold, Policy, Proposal, Scale
-from penstock.decide.sage import WHY, SizingRound, decide
-from penstock.decide.sage_metrics import (
-    HeldSize,
-    Overrides,
-    Parameter,
-    Rule,
-    SizingHistory,
-    SizingInput,
-)
+from penstock.decide.resizer import Limits
+from penstock.decide.sage import WHY, SizingRound, decide, learned
+from penstock.decide.sage_fit import Fitted, fit
+from penstock.decide.sage_metrics import HeldSize, Parameter, Rule, SizingInput, TooSmall
+from penstock.decide.sage_overrides import Said, no_word
+from penstock.decide.sage_sample import GcClock, history_of, sample_of
 from penstock.decide.sage_settings import SageSettings
-from penstock.decide.sage_words import reason_of
+from penstock.decide.sage_words import proposal_of, reason_of, with_notes
+from penstock.errors import BadInput
 
 MOST_SAMPLES = 1_000
 _UNKNOWN_BYTES = 1024.0**3
 """Stands for a heap whose size is not known; what is pinned is never changed from it."""
-_PARALLELISM_ALONE = Overrides(pinned=frozenset(set(Parameter) - {Parameter.PARALLELISM}))
-
-
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    at: float
-    seconds: float
-    gc_seconds: float
-    backlog_records: float
-    offered_per_second: float
-    needed: Mapping[str, int] | None
+_ALL_BUT_PARALLELISM = frozenset(set(Parameter) - {Parameter.PARALLELISM})
 
 
 class SagePolicy:
     """Grows only while the backlog does and no remote service explains it, shrinks in one safe step."""
 
     name = "sage"
+    memory_kind = "sage"
 
     def __init__(
         self,
         needs: Policy,
         settings: SageSettings,
         correlation: Callable[[ApplicationWindow], float] = lambda window: math.nan,
+        limits: Limits | None = None,
+        said: Callable[[], Said] = no_word,
     ) -> None:
         self._needs, self._settings, self._correlation = needs, settings, correlation
-        self._samples: deque[_Sample] = deque(maxlen=MOST_SAMPLES)
+        self._limits, self.said = limits, said
+        self._samples: deque[tuple[float, Mapping[str, float], Mapping[str, int]]] = deque(
+            maxlen=MOST_SAMPLES
+        )
         self._held: dict[str, int] = {}
         self._fresh_after = -math.inf
-        self._gc_before: float | None = None
+        self._gc = GcClock()
+        self._too_small, self._obeyed = TooSmall(), ""
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Take the window in, and judge the samples since the last change of size."""
@@ -74,78 +69,108 @@ class SagePolicy:
             self._fresh_after = window.start if self._held else -math.inf
             self._held = held
         self._take(window, held, answer)
-        return self._judge(window, held)
+        try:
+            return self._judge(window, held)
+        except BadInput as error:
+            return NotReady(str(error), "settings that can be read")
+
+    def learned(self) -> Mapping[str, Mapping[str, Any]]:
+        """Sizes found too small, and the last force that was obeyed."""
+        return {"known": {"too_small": asdict(self._too_small), "obeyed": self._obeyed}}
+
+    def recall(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+        """Take up what an earlier run has learned."""
+        try:
+            found = known.get("known", {})
+            sizes = found.get("too_small", {})
+            heap, overhead = float(sizes.get("heap_bytes", 0)), float(sizes.get("overhead_bytes", 0))
+            self._too_small = TooSmall(heap, overhead, int(sizes.get("task_cpus", 0)))
+            self._obeyed = str(found.get("obeyed", ""))
+        except (AttributeError, TypeError, ValueError) as error:
+            return (f"sizes found too small cannot be read: {error}",)
+        return ()
 
     def _take(self, window: ApplicationWindow, held: Mapping[str, int], answer: Proposal) -> None:
-        if self._samples and window.end <= self._samples[-1].at:
+        if self._samples and window.end <= self._samples[-1][0]:
             self._samples.clear()
-        sources = [source for query in window.queries for source in query.sources.values()]
         wanted = dict(held)
         if isinstance(answer, Scale):
             wanted |= {unit: size for unit, size in answer.parallelism.items() if unit in held}
-        collected = max((executor.gc_seconds for executor in window.executors), default=math.nan)
-        gc = collected - self._gc_before if self._gc_before is not None else 0.0
-        self._gc_before = collected
-        self._samples.append(
-            _Sample(
-                window.end,
-                window.end - window.start,
-                max(0.0, gc) if math.isfinite(gc) else 0.0,
-                sum(source.backlog_records for source in sources),
-                sum(source.offered_per_second for source in sources),
-                wanted,
-            )
-        )
+        sample = sample_of(window, self._gc, float(sum(wanted.values())))
+        self._samples.append((window.end, sample, wanted))
 
     def _judge(self, window: ApplicationWindow, held: Mapping[str, int]) -> Proposal | NotReady:
-        given = SizingInput(
-            now=window.end,
-            history=self._history(),
-            held=HeldSize(sum(held.values()), _UNKNOWN_BYTES, _UNKNOWN_BYTES),
-            fresh_after=self._fresh_after,
-            service_correlation=self._correlation(window),
-            overrides=_PARALLELISM_ALONE,
-        )
+        given = self._given(window, held)
         found = decide(given, self._settings)
+        if given.overrides.forced is not Rule.NONE:
+            self._obeyed = self.said().force_id
         if found.awaiting:
             return NotReady("the size is not judged", found.awaiting)
-        sizes = self._sizes(found, held, window.end)
-        if found.decision is None or sizes == dict(held):
-            return Hold(_why(found))
-        changes = ", ".join(f"{unit} {held[unit]} → {size}" for unit, size in sizes.items())
-        reason = reason_of(given.held, found.decision)
+        fitted = self._fitted(window, given.held, found)
+        if found.decision is None or fitted.decision is None:
+            return Hold(_why(found, fitted))
+        self._too_small = learned(self._too_small, given.held, fitted.decision)
+        if fitted.decision.rule not in (Rule.PARALLELISM_UP, Rule.PARALLELISM_DOWN):
+            return with_notes(proposal_of(given.held, fitted.decision, given.overrides), fitted.notes)
+        return self._scale(given.held, replace(found, decision=fitted.decision), held, window.end, fitted)
+
+    def _given(self, window: ApplicationWindow, held: Mapping[str, int]) -> SizingInput:
+        said = self.said()
+        overrides = replace(said.overrides, forced=Rule.NONE) if self._is_obeyed(said) else said.overrides
+        size = HeldSize(sum(held.values()), _UNKNOWN_BYTES, _UNKNOWN_BYTES)
+        if window.sizing is not None:
+            size = held_from(window.sizing.settings, window)
+        else:
+            overrides = replace(overrides, pinned=overrides.pinned | _ALL_BUT_PARALLELISM)
+        times = [at for at, _, _ in self._samples]
+        return SizingInput(
+            now=window.end,
+            history=history_of(times, [sample for _, sample, _ in self._samples]),
+            held=size,
+            fresh_after=self._fresh_after,
+            service_correlation=self._correlation(window),
+            too_small=self._too_small,
+            overrides=overrides,
+        )
+
+    def _is_obeyed(self, said: Said) -> bool:
+        return said.overrides.forced is not Rule.NONE and said.force_id == self._obeyed
+
+    def _fitted(self, window: ApplicationWindow, held: HeldSize, found: SizingRound) -> Fitted:
+        # what an executor takes of a quota is known only where its settings are
+        if found.decision is None or self._limits is None or window.sizing is None:
+            return Fitted(found.decision)
+        return fit(held, found.decision, self._limits)
+
+    def _scale(
+        self, size: HeldSize, found: SizingRound, held: Mapping[str, int], now: float, fitted: Fitted
+    ) -> Proposal:
+        sizes = self._sizes(found, held, now)
+        assert found.decision is not None
+        if len(sizes) == 1:
+            sizes = dict.fromkeys(sizes, found.decision.after.parallelism)
+        if sizes == dict(held):
+            return Hold(_why(found, fitted))
+        changes = ", ".join(f"{unit} {held[unit]} → {count}" for unit, count in sizes.items())
         expected = ExpectedEffect("the backlog stops growing" if _grows(found) else "the backlog stays small")
-        return Scale(sizes, f"{reason} ({changes})", expected)
+        reason = f"{reason_of(size, found.decision)} ({changes})"
+        return with_notes(Scale(sizes, reason, expected), fitted.notes)
 
     def _sizes(self, found: SizingRound, held: Mapping[str, int], now: float) -> dict[str, int]:
         """What DS2 asked for: for growth now, for a scale-down the largest of the long window."""
-        if found.decision is None:
-            return dict(held)
         since = max(now - self._settings.down_window_seconds, self._fresh_after)
-        asked = [sample.needed for sample in self._samples if sample.at > since and sample.needed]
+        asked = [needed for at, _, needed in self._samples if at > since and needed]
         if _grows(found):
             return dict(asked[-1])
         return {unit: min(held[unit], max(sizes.get(unit, 1) for sizes in asked)) for unit in held}
-
-    def _history(self) -> SizingHistory:
-        known = {
-            "at": [sample.at for sample in self._samples],
-            "seconds": [sample.seconds for sample in self._samples],
-            "gc_seconds": [sample.gc_seconds for sample in self._samples],
-            "backlog_records": [sample.backlog_records for sample in self._samples],
-            "offered_per_second": [sample.offered_per_second for sample in self._samples],
-            "needed_parallelism": [float(sum((s.needed or {}).values())) for s in self._samples],
-        }
-        empty = [math.nan] * len(self._samples)
-        return SizingHistory(
-            **{c.name: np.array(known.get(c.name, empty), dtype=np.float64) for c in fields(SizingHistory)}
-        )
 
 
 def _grows(found: SizingRound) -> bool:
     return found.decision is not None and found.decision.rule is Rule.PARALLELISM_UP
 
 
-def _why(found: SizingRound) -> str:
-    told = "; ".join(f"P{int(rule)} was held back: {WHY[why]}" for rule, why in found.held_back)
-    return told or "no rule asks for a change"
+def _why(found: SizingRound, fitted: Fitted) -> str:
+    told = [f"P{int(rule)} was held back: {WHY[why]}" for rule, why in found.held_back]
+    if fitted.notes and found.decision is not None:
+        told.append(f"P{int(found.decision.rule)} cannot be met: {'; '.join(fitted.notes)}")
+    return "; ".join(told) or "no rule asks for a change"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.policy import ExpectedEffect, Resize, Scale
@@ -57,7 +58,14 @@ def proposal_of(held: HeldSize, decision: Sizing, overrides: Overrides) -> Scale
     expected = ExpectedEffect(_EXPECTED[decision.rule], _known(figures))
     if decision.after.parallelism != held.parallelism:
         return Scale({EXECUTORS: decision.after.parallelism}, reason, expected)
-    return Resize(spark_settings(held, decision.after), reason, expected)
+    return Resize(
+        spark_settings(held, decision.after), reason, expected, before=spark_settings(decision.after, held)
+    )
+
+
+def with_notes(proposal: Scale | Resize, notes: tuple[str, ...]) -> Scale | Resize:
+    """The proposal with what the resizer made of it."""
+    return replace(proposal, reason="; ".join((proposal.reason, *notes))) if notes else proposal
 
 
 def spark_settings(before: HeldSize, after: HeldSize) -> dict[str, str]:

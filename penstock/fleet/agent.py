@@ -19,6 +19,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow
 from penstock.decide.policy import ExpectedEffect, Hold, Policy, Proposal, Resize, Scale
 from penstock.decide.sage_metrics import HeldSize
+from penstock.decide.sage_sample import GcClock, sample_of
 from penstock.errors import PenstockError
 from penstock.fleet.sage_columns import SIZE
 
@@ -86,7 +87,7 @@ class FleetPolicy:
         self._unsent: deque[Mapping[str, Any]] = deque(maxlen=MOST_UNSENT)
         self._pending: FleetDecision | None = None
         self._handled: int | None = None
-        self._gc_before: float | None = None
+        self._gc = GcClock()
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Publish the window, and answer with what the controller asks for, if anything."""
@@ -149,18 +150,10 @@ class FleetPolicy:
 
     def record(self, window: ApplicationWindow) -> dict[str, Any]:
         """The window as the controller reads it; what Spark does not tell is left out."""
-        sources = [source for query in window.queries for source in query.sources.values()]
         held = self._held(window)
-        gc = max((executor.gc_seconds for executor in window.executors), default=math.nan)
-        collected = gc - self._gc_before if self._gc_before is not None else math.nan
-        self._gc_before = gc
-        metrics = {
-            "backlog_records": sum(source.backlog_records for source in sources),
-            "offered_per_second": sum(source.offered_per_second for source in sources),
-            "needed_parallelism": self._needed(window),
-            "gc_seconds": collected if collected >= 0 else math.nan,
-            "service_correlation": self._correlation(window),
-        }
+        metrics = sample_of(window, self._gc, self._needed(window))
+        metrics["service_correlation"] = self._correlation(window)
+        del metrics["seconds"]  # it follows from the ends of the window
         return {
             "application": self.application,
             "start": window.start,

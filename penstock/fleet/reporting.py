@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from penstock.decide.held_size import held_from
 from penstock.decide.policy import Policy
 from penstock.decide.sage_service_watch import ServiceWatch
 from penstock.fleet.agent import FleetPolicy, Memory, Transport
-from penstock.fleet.held_size import held_from
 from penstock.fleet.places import Topic, place_of
 from penstock.fleet.transport import DirectoryTransport
 from penstock.services import BOARD

@@ -83,6 +83,12 @@ class SparkStatus:
             listed = self._json(self._store.executorList(True))
         return [executor for executor in listed if local or executor["id"] != "driver"]
 
+    def lost_executors(self) -> list[dict[str, Any]]:
+        """Executors that are gone, with the reason; Spark keeps a bounded number."""
+        with spark_errors("listing lost executors"):
+            listed = self._json(self._store.executorList(False))
+        return [executor for executor in listed if not executor["isActive"]]
+
     def queries(self) -> list[RunningQuery]:
         """Active streaming queries of all sessions of the application.
 

@@ -11,11 +11,11 @@ import pytest
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS
+from penstock.decide.held_size import held_from, size_in_bytes
 from penstock.decide.policy import Hold, Resize, Scale
 from penstock.decide.sage_service_watch import ServiceWatch
 from penstock.errors import ActionFailed, BadInput
 from penstock.fleet.agent import MOST_UNSENT, FleetDecision, FleetPolicy
-from penstock.fleet.held_size import held_from, size_in_bytes
 from penstock.fleet.places import FleetDirectory
 from penstock.fleet.records import read_lines
 from penstock.fleet.reporting import reporting_policy

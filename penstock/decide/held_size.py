@@ -14,6 +14,16 @@ _UNITS = {"": MEBIBYTE, "b": 1.0, "k": 1024.0, "m": MEBIBYTE, "g": 1024.0**3, "t
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([bkmgtp]?)b?$", re.IGNORECASE)
 _FACTOR, _LEAST = 0.1, 384 * MEBIBYTE
 """Spark's own overhead where none is set: a tenth of the heap, 384 MiB at least."""
+SIZING_KEYS = (
+    "spark.executor.memory",
+    "spark.executor.memoryOverhead",
+    "spark.executor.memoryOverheadFactor",
+    "spark.memory.fraction",
+    "spark.executor.cores",
+    "spark.task.cpus",
+    "spark.driver.memory",
+)
+"""What of Spark's settings says how large an application is."""
 
 
 def held_from(conf: Mapping[str, str], window: ApplicationWindow) -> HeldSize:
@@ -22,14 +32,16 @@ def held_from(conf: Mapping[str, str], window: ApplicationWindow) -> HeldSize:
     factor = float(conf.get("spark.executor.memoryOverheadFactor", _FACTOR))
     given = conf.get("spark.executor.memoryOverhead")
     overhead = size_in_bytes(given, "spark.executor.memoryOverhead") if given else max(heap * factor, _LEAST)
-    cores = max((executor.cores for executor in window.executors), default=1)
+    task_cpus = max(1, int(conf.get("spark.task.cpus", 1)))
+    # Spark tells slots, which are cores for task_cpus each
+    slots = max((executor.cores for executor in window.executors), default=1)
     return HeldSize(
         parallelism=max(1, window.parallelism.get(EXECUTORS, 1)),
         heap_bytes=heap,
         overhead_bytes=overhead,
         memory_fraction=float(conf.get("spark.memory.fraction", 0.6)),
-        cores=cores,
-        task_cpus=min(cores, int(conf.get("spark.task.cpus", 1))),
+        cores=slots * task_cpus,
+        task_cpus=task_cpus,
         driver_heap_bytes=size_in_bytes(conf.get("spark.driver.memory", "1g"), "spark.driver.memory"),
     )
 

@@ -1,0 +1,84 @@
+"""One sample of an application for Sage's rules, out of one window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+
+import numpy as np
+
+from penstock.dataflow.window import ApplicationWindow, ExecutorUse
+from penstock.decide.sage_metrics import METRICS, SizingHistory
+
+Sample = Mapping[str, float]
+"""Metric → its value; what was not measured is missing or NaN."""
+
+
+class GcClock:
+    """The share of Spark's own count of GC time that falls into a window, where executors report none."""
+
+    def __init__(self) -> None:
+        self._before: float | None = None
+
+    def seconds(self, window: ApplicationWindow) -> float:
+        """Seconds of GC since the window before; NaN for the first, and where an executor went."""
+        total = max((executor.gc_seconds for executor in window.executors), default=math.nan)
+        before, self._before = self._before, total
+        grown = total - before if before is not None else math.nan
+        return grown if grown >= 0 else math.nan
+
+
+def sample_of(window: ApplicationWindow, gc: GcClock, needed: float) -> dict[str, float]:
+    """What the rules look at, of the executor that has most; `needed` is what DS2 asks for.
+
+    Memory is the largest committed heap and the most that is beside a heap, be they of one executor or two.
+    """
+    sources = [source for query in window.queries for source in query.sources.values()]
+    spark_gc = gc.seconds(window)
+    own_gc = _most(window, lambda use: use.gc_seconds)
+    committed = _most(window, lambda use: use.heap_committed_bytes)
+    facts = window.sizing
+    return {
+        "seconds": window.end - window.start,
+        "heap_used_bytes": _most(window, lambda use: use.heap_used_bytes),
+        "heap_committed_bytes": committed,
+        "gc_seconds": spark_gc if math.isnan(own_gc) else own_gc,
+        "gc_count": _most(window, lambda use: use.gc_count),
+        "memory_used_bytes": committed + _most(window, beside_heap),
+        "cpu_used_cores": _most(window, lambda use: use.cpu_cores),
+        "backlog_records": sum(source.backlog_records for source in sources),
+        "offered_per_second": sum(source.offered_per_second for source in sources),
+        "needed_parallelism": needed,
+        "spilled_bytes": _most(window, lambda use: use.spilled_bytes),
+        "driver_heap_used_bytes": facts.driver_heap_used_bytes if facts else math.nan,
+        "out_of_memory_count": float(facts.out_of_memory_count) if facts else math.nan,
+        "memory_kill_count": float(facts.memory_kill_count) if facts else math.nan,
+    }
+
+
+def beside_heap(use: ExecutorUse) -> float:
+    """What is resident outside the heap of one executor, for which committed heap counts as resident.
+
+    Untouched pages of the heap are not resident; then only what is used of it is taken off.
+    """
+    resident, committed = use.resident_bytes, use.heap_committed_bytes
+    return max(0.0, resident - (use.heap_used_bytes if resident < committed else committed))
+
+
+def history_of(times: Sequence[float], samples: Sequence[Sample]) -> SizingHistory:
+    """Samples as columns, oldest first."""
+    columns = {name: [sample.get(name, math.nan) for sample in samples] for name in METRICS}
+    arrays = {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
+    assert {"at", *arrays} == {column.name for column in fields(SizingHistory)}
+    return SizingHistory(at=np.array(times, dtype=np.float64), **arrays)
+
+
+def _most(window: ApplicationWindow, value: Callable[[ExecutorUse], float]) -> float:
+    """The largest among the executors; NaN where more than half of them have not said it.
+
+    Datagrams get lost, and a new executor has not reported yet: one of many must not silence all rules.
+    """
+    told = [value(executor.use) for executor in window.executors if executor.use is not None]
+    known = [one for one in told if not math.isnan(one)]
+    return max(known) if known and 2 * len(known) >= len(window.executors) else math.nan

@@ -1,0 +1,80 @@
+"""A source whose windows also tell what sizing needs: what executors use, and why some were lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import ApplicationWindow, ExecutorState, ExecutorUse, SizingFacts
+from penstock.decide.held_size import SIZING_KEYS
+from penstock.observe.executor_metrics import DRIVER, ExecutorBoard
+from penstock.observe.losses import counts
+from penstock.observe.processes import executor_cpu, running_processes
+from penstock.observe.spark_status import SparkStatus, spark_errors
+
+NAMESPACE_KEY = "spark.metrics.namespace"
+
+
+class Source(Protocol):
+    """Where windows come from."""
+
+    def observe(self, now: float) -> ApplicationWindow | NotReady:
+        """What happened since the last call."""
+
+
+class SizingSource:
+    """Adds to the windows of another source what the rules on memory and CPU look at."""
+
+    def __init__(self, inner: Source, spark: SparkSession, board: ExecutorBoard | None) -> None:
+        self._inner, self._board = inner, board
+        self._status = SparkStatus(spark)
+        self._application = str(spark.sparkContext.applicationId)
+        conf = dict(spark.sparkContext.getConf().getAll())
+        self._settings = {key: conf[key] for key in SIZING_KEYS if key in conf}
+        with spark_errors("asking for the driver's memory"):
+            self._runtime: Any = spark._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
+        self._cpu: dict[str, tuple[float, float]] = {}
+        if board is not None:
+            board.namespace = None if NAMESPACE_KEY in conf else self._application
+
+    def observe(self, now: float) -> ApplicationWindow | NotReady:
+        """The window with what was used in it."""
+        window = self._inner.observe(now)
+        if isinstance(window, NotReady):
+            return window
+        heap, killed = counts(self._status.lost_executors(), window.start, window.end)
+        with spark_errors("asking for the driver's memory"):
+            driver = float(self._runtime.totalMemory() - self._runtime.freeMemory())
+        facts = SizingFacts(self._settings, driver, heap, killed)
+        return replace(window, executors=self._with_use(window), sizing=facts)
+
+    def _with_use(self, window: ApplicationWindow) -> tuple[ExecutorState, ...]:
+        if self._board is None:
+            return window.executors
+        self._board.forget_others(frozenset(one.executor_id for one in window.executors))
+        cores = self._cores_used(window.end)
+        return tuple(replace(one, use=self._use(one, window, cores)) for one in window.executors)
+
+    def _use(
+        self, executor: ExecutorState, window: ApplicationWindow, cores: dict[str, float]
+    ) -> ExecutorUse | None:
+        assert self._board is not None
+        # without executor processes the driver's JVM does the work, and its heap is not an executor's setting
+        found = self._board.use(executor.executor_id, window.start, window.end)
+        if found is None or executor.executor_id == DRIVER:
+            return None
+        used = cores.get(executor.executor_id)
+        return found if used is None else replace(found, cpu_cores=used)
+
+    def _cores_used(self, now: float) -> dict[str, float]:
+        """Executor on this machine → cores that it used since the last window, Python workers included."""
+        totals = executor_cpu(running_processes(), self._application)
+        before, self._cpu = self._cpu, {name: (now, total) for name, total in totals.items()}
+        return {
+            name: max(0.0, total - before[name][1]) / (now - before[name][0])
+            for name, total in totals.items()
+            if name in before and now > before[name][0]
+        }

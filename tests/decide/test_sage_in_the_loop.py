@@ -1,0 +1,185 @@
+"""Sage inside the loop with what executors report: memory and cores, within limits, as operators let it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import ExecutorUse, SizingFacts
+from penstock.decide.policy import Hold, Proposal, Resize, Scale
+from penstock.decide.resizer import Limits
+from penstock.decide.sage_overrides import Said, said_of
+from penstock.decide.sage_policy import SagePolicy
+from penstock.decide.sage_sample import GcClock, sample_of
+from penstock.decide.sage_settings import SageSettings
+from penstock.errors import BadInput
+from tests.fakes import FixedPolicy, a_query, a_scale, a_window
+
+GIB, MIB = 1024.0**3, 1024.0**2
+CONF = {"spark.executor.memory": "4g", "spark.executor.memoryOverhead": "1g", "spark.driver.memory": "2g"}
+CALM = ExecutorUse(
+    heap_used_bytes=2 * GIB,
+    heap_committed_bytes=3.8 * GIB,
+    resident_bytes=4.5 * GIB,
+    cpu_cores=1.0,
+    gc_seconds=0.1,
+    gc_count=1.0,
+    spilled_bytes=0.0,
+)
+WIDE = Limits(16, 64 * GIB, 1000, 1000 * GIB)
+
+
+class Application:
+    """Two executors that report; `run` lets windows pass and gives the last answer."""
+
+    def __init__(self, limits: Limits = WIDE, conf: dict[str, str] | None = None, needed: int = 2) -> None:
+        self.now, self.said, self.conf = 0.0, Said(), conf or CONF
+        needs = FixedPolicy(Hold("right") if needed == 2 else a_scale(needed))
+        self.policy = SagePolicy(needs, SageSettings(), limits=limits, said=lambda: self.said)
+
+    def run(
+        self, windows: int = 8, facts: dict[str, float] | None = None, **use: float
+    ) -> Proposal | NotReady:
+        answer: Proposal | NotReady = NotReady("nothing yet", "a window")
+        for _ in range(windows):
+            self.now += 10.0
+            query = a_query(self.now - 10, self.now, backlog=10.0)
+            window = a_window(self.now, 2, queries=(query,))
+            busy = dataclasses.replace(CALM, **use)
+            uses = (busy, dataclasses.replace(busy, cpu_cores=0.0))
+            states = tuple(
+                dataclasses.replace(state, use=one) for state, one in zip(window.executors, uses, strict=True)
+            )
+            told = SizingFacts(self.conf, **{"driver_heap_used_bytes": GIB, **(facts or {})})
+            answer = self.policy.propose(dataclasses.replace(window, executors=states, sizing=told))
+        return answer
+
+
+def test_a_full_heap_grows_with_the_values_before_and_after():
+    answer = Application().run(heap_used_bytes=3.9 * GIB)
+    assert isinstance(answer, Resize)
+    assert answer.settings == {"spark.executor.memory": "6144m"}
+    assert answer.before == {"spark.executor.memory": "4096m"}
+    assert answer.reason.startswith("P1 (heap scale-up)") and "4096m → 6144m" in answer.reason
+
+
+def test_python_workers_beside_the_heap_make_the_overhead_grow():
+    answer = Application().run(resident_bytes=4.8 * GIB)
+    assert isinstance(answer, Resize) and answer.settings == {"spark.executor.memoryOverhead": "1536m"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "key"),
+    [
+        ({"out_of_memory_count": 1}, "spark.executor.memory"),
+        ({"memory_kill_count": 1}, "spark.executor.memoryOverhead"),
+        ({"driver_heap_used_bytes": 1.9 * GIB}, "spark.driver.memory"),
+    ],
+)
+def test_losses_and_the_driver(facts, key):
+    answer = Application().run(facts=facts)
+    assert isinstance(answer, Resize) and set(answer.settings) == {key}
+
+
+def test_an_unused_heap_is_given_back_in_one_step_to_what_is_committed():
+    answer = Application().run(
+        30, heap_committed_bytes=1.5 * GIB, heap_used_bytes=GIB, resident_bytes=2 * GIB
+    )
+    assert isinstance(answer, Resize) and answer.settings == {"spark.executor.memory": "1536m"}
+    assert answer.reason.startswith("P6")
+
+
+def test_what_was_too_small_is_not_gone_back_to_even_by_the_next_run():
+    first = Application()
+    assert isinstance(first.run(heap_used_bytes=3.9 * GIB), Resize)
+    second = Application(conf={**CONF, "spark.executor.memory": "6g"})
+    assert second.policy.recall(first.policy.learned()) == ()
+    unused = {"heap_committed_bytes": 3 * GIB, "heap_used_bytes": 2 * GIB, "resident_bytes": 3.7 * GIB}
+    assert isinstance(second.run(30, **unused), Hold)
+    assert isinstance(Application(conf={**CONF, "spark.executor.memory": "6g"}).run(30, **unused), Resize)
+    assert second.policy.recall({"known": {"too_small": 5}}) != ()
+
+
+def test_executors_that_report_nothing_leave_memory_alone():
+    application = Application()
+    answer = application.run(30, **dict.fromkeys(dataclasses.asdict(CALM), float("nan")))
+    assert isinstance(answer, Hold) and answer.reason == "no rule asks for a change"
+
+
+def test_what_is_beside_the_heap_is_that_of_one_executor_not_of_two():
+    """One with a small heap and much beside it, one with a large heap: 2.5 GiB are needed beside a heap."""
+    small = dataclasses.replace(CALM, heap_committed_bytes=2 * GIB, resident_bytes=4.5 * GIB)
+    large = dataclasses.replace(CALM, heap_committed_bytes=4.2 * GIB, resident_bytes=4.4 * GIB)
+    states = tuple(
+        dataclasses.replace(e, use=u) for e, u in zip(a_window().executors, (small, large), strict=True)
+    )
+    sample = sample_of(dataclasses.replace(a_window(), executors=states), GcClock(), 2.0)
+    assert sample["memory_used_bytes"] - sample["heap_committed_bytes"] == pytest.approx(2.5 * GIB)
+
+
+def test_a_majority_of_executors_must_have_reported():
+    silent = a_window(executors=3)
+    one, *others = silent.executors
+    told = dataclasses.replace(silent, executors=(dataclasses.replace(one, use=CALM), *others))
+    assert math.isnan(sample_of(told, GcClock(), 2.0)["heap_used_bytes"])
+    two = tuple(dataclasses.replace(e, use=CALM) for e in silent.executors[:2])
+    told = dataclasses.replace(silent, executors=(*two, silent.executors[2]))
+    assert sample_of(told, GcClock(), 2.0)["heap_used_bytes"] == 2 * GIB
+
+
+def test_a_pin_a_veto_and_a_force():
+    application = Application()
+    application.said = said_of({"pin": ["heap"]}, "here")
+    answer = application.run(heap_used_bytes=3.9 * GIB)
+    assert isinstance(answer, Hold) and "P1 was held back: its parameter is pinned" in answer.reason
+    application.said = said_of({"veto": ["P1"]}, "here")
+    answer = application.run(1, heap_used_bytes=3.9 * GIB)
+    assert isinstance(answer, Hold) and "vetoed" in answer.reason
+    application.said = said_of({"force": {"rule": "p2", "id": "t-1"}, "by": "ops"}, "here")
+    answer = application.run(1)
+    assert isinstance(answer, Resize) and answer.reason.endswith("forced by ops")
+    assert isinstance(application.run(1), Hold), "a force is obeyed once"
+    application.said = said_of({"force": {"rule": "P2", "id": "t-2"}}, "here")
+    assert isinstance(application.run(1), Resize)
+
+
+@pytest.mark.parametrize(
+    "body", [{"pin": "heap"}, {"veto": ["P9"]}, {"pin": ["hip"]}, {"force": 3}, {"x": 1}, []]
+)
+def test_a_bad_word_names_its_place(body):
+    with pytest.raises(BadInput, match="here"):
+        said_of(body, "here")
+
+
+def test_a_host_cuts_a_larger_heap_down_and_says_so():
+    answer = Application(dataclasses.replace(WIDE, host_bytes=6 * GIB)).run(heap_used_bytes=3.9 * GIB)
+    assert isinstance(answer, Resize) and answer.settings == {"spark.executor.memory": "5120m"}
+    assert "7 GiB for one executor exceed what it may have: 6 GiB instead" in answer.reason
+
+
+def test_a_quota_is_shared_by_the_executors_that_are_held():
+    answer = Application(dataclasses.replace(WIDE, quota_bytes=11 * GIB)).run(heap_used_bytes=3.9 * GIB)
+    assert isinstance(answer, Resize) and answer.settings == {"spark.executor.memory": "4608m"}
+
+
+def test_what_cannot_be_met_at_all_is_held_and_said():
+    answer = Application(dataclasses.replace(WIDE, quota_bytes=10 * GIB)).run(heap_used_bytes=3.9 * GIB)
+    assert isinstance(answer, Hold) and "P1 cannot be met" in answer.reason
+
+
+def test_executors_are_cut_down_to_the_quota():
+    application = Application(dataclasses.replace(WIDE, quota_cores=7), needed=9)
+    for number in range(6):
+        query = a_query(10.0 * number, 10.0 * number + 10, backlog=1000.0 * (number + 1))
+        window = a_window(10.0 * number + 10, 2, queries=(query,))
+        answer = application.policy.propose(dataclasses.replace(window, sizing=SizingFacts(CONF)))
+    assert isinstance(answer, Scale) and answer.parallelism == {"executors": 3}
+    assert "9 executors are needed and 3 fit: the quota is 7 cores" in answer.reason
+
+
+def test_settings_that_cannot_be_read_are_said():
+    answer = Application(conf={"spark.executor.memory": "much"}).run(8)
+    assert isinstance(answer, NotReady) and "'much' is not a size" in str(answer)
