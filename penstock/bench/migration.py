@@ -105,19 +105,25 @@ QUICK = Case(200_000, 8, (ADDED, ALL_AT_ONCE, FLUID), 5_000, 3.0, steady_batches
 
 def run(quick: bool, progress: Progress) -> BenchReport:
     """All cases one after the other; quick has a small one with two strategies."""
-    phases: list[Phase] = []
-    notes = []
-    for case in (QUICK,) if quick else (MAIN, *SWEEPS):
-        try:
-            phases += _Experiment(case, progress).run()
-        except ActionFailed as problem:
-            notes.append(f"{case.keys:,} keys in {case.bins} bins could not be measured: {problem}")
+    phases, notes = measured((QUICK,) if quick else (MAIN, *SWEEPS), progress)
     notes += [f"{phase.case}, {phase.system}: {phase.note}" for phase in phases if phase.note]
     notes.append(f"batch latency over time: {write_timeline(phases, PAGE)}")
     figures = summary(phases)
     return BenchReport(
         "migration", figures, [phase.row() for phase in phases], targets(figures), dict(PUBLISHED), notes
     )
+
+
+def measured(cases: Sequence[Case], progress: Progress) -> tuple[list[Phase], list[str]]:
+    """What each case went through; one that could not be measured is a note."""
+    phases: list[Phase] = []
+    notes: list[str] = []
+    for case in cases:
+        try:
+            phases += _Experiment(case, progress).run()
+        except ActionFailed as problem:
+            notes.append(f"{case.keys:,} keys in {case.bins} bins could not be measured: {problem}")
+    return phases, notes
 
 
 @dataclass
