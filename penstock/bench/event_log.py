@@ -12,7 +12,8 @@ from typing import BinaryIO
 import orjson
 
 from penstock.bench.report import BenchReport, Target
-from penstock.diagnose.diagnosis import Span, diagnose_log
+from penstock.diagnose.density import Span
+from penstock.diagnose.diagnosis import diagnose_log
 from penstock.diagnose.event_log import read_log
 from penstock.diagnose.log_files import find_logs
 
@@ -45,7 +46,7 @@ def run(quick: bool, progress: Callable[[str], None]) -> BenchReport:
         "seconds": seconds,
         "read_seconds": read,
         "windows": len(found.windows),
-        "events": len(found.graph.trace),
+        "events": found.whole.events,
         "peak_rss_bytes": peak,
         "rss_growth_bytes": peak - before,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +32,9 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
     host_cores: Annotated[
         int | None, typer.Option(help="Cores of a host, where slots share them; forecasts heed it.")
     ] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory that may be used, e.g. 4GB; default: what is free.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say which activity, worker, operator and channel is on the critical path."""
@@ -45,6 +49,7 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
         _moment("--from", start),
         _moment("--to", end),
         host_cores=host_cores,
+        memory=_bytes(memory),
         follow=follow,
         as_json=as_json,
     )
@@ -60,6 +65,16 @@ def _window(text: str | None) -> float | None:
         return parse_duration(text)
     except ValueError as error:
         raise BadInput(f"--window: {error}") from error
+
+
+def _bytes(text: str | None) -> int | None:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text or "", re.IGNORECASE)
+    if text is None:
+        return None
+    if match is None or not float(match[1]):
+        raise BadInput(f"--memory: {text!r} is not a size such as 512MB, 4GB or 4GiB")
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** (" kmgt".index(match[2].lower()) if match[2] else 0))
 
 
 def _moment(option: str, text: str | None) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,13 @@ from typing import Any
 import orjson
 from rich.console import Console
 
-from penstock.diagnose.diagnosis import Diagnosis, Span, diagnose_log, diagnose_trace
+from penstock.diagnose.density import Span
+from penstock.diagnose.diagnosis import Diagnosis, diagnose_log, diagnose_trace
 from penstock.diagnose.event_log import read_log
 from penstock.diagnose.html_report import html_report
 from penstock.diagnose.log_files import LogFiles, find_logs
 from penstock.diagnose.perfetto import perfetto_trace
 from penstock.diagnose.terminal_report import print_diagnosis, print_windows
-from penstock.diagnose.trace_files import read_trace
 from penstock.errors import BadInput
 
 FOLLOW_WINDOW_SECONDS = 10.0
@@ -30,24 +32,25 @@ def diagnose(  # noqa: PLR0913 - one argument for every option of the command
     end: float | None = None,
     *,
     host_cores: int | None = None,
+    memory: int | None = None,
     follow: bool = False,
     as_json: bool = False,
     console: Console | None = None,
 ) -> int:
     """Diagnoses what is at `path`; `start` and `end` are seconds since the epoch. Gives the exit code."""
     console = console or Console()
-    span = Span(_microseconds(window_seconds), _microseconds(start), _microseconds(end), host_cores)
+    span = Span(_microseconds(window_seconds), _microseconds(start), _microseconds(end), host_cores, memory)
     if window_seconds is not None and window_seconds <= 0:
         raise BadInput(f"--window must be longer than nothing, not {window_seconds} s")
     if host_cores is not None and host_cores < 1:
         raise BadInput(f"--host-cores must be at least 1, not {host_cores}")
     if follow and _in_progress(path):
         _follow(path, window_seconds or FOLLOW_WINDOW_SECONDS, Console(stderr=True) if as_json else console)
-    found = _diagnoses(path, span)
+    found = _diagnoses(path, span, drawn=perfetto is not None)
     if html:
         _write(html, html_report(found).encode())
     if perfetto:
-        _write(perfetto, orjson.dumps(perfetto_trace(found[0])))
+        _write(perfetto, orjson.dumps(perfetto_trace(found)))
     _show(found, as_json, console)
     return 0
 
@@ -88,21 +91,34 @@ def _is_trace(path: Path) -> bool:
     return path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet")))
 
 
-def _diagnoses(path: Path, span: Span) -> list[Diagnosis]:
+def _diagnoses(path: Path, span: Span, drawn: bool) -> list[Diagnosis]:
     """All that is at the path; of many logs, those that cannot be diagnosed become warnings of the first."""
     if _is_trace(path):
-        return [diagnose_trace(read_trace(path), span, path.name)]
+        with _naming(path):
+            return [diagnose_trace(path, span)]
     found: list[Diagnosis] = []
     refused: list[BadInput] = []
     for log in find_logs(path):
         try:
-            found.append(_log_diagnosis(log, span))
+            with _naming(log.path):
+                one = _log_diagnosis(log, span)
+            # the graphs of many applications would fill the memory for nothing
+            found.append(one if drawn else replace(one, drawing=None))
         except BadInput as error:
             refused.append(error)
     if not found:
         raise refused[0]
     first = replace(found[0], warnings=[*found[0].warnings, *(str(error) for error in refused)])
     return [first, *found[1:]]
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Says in a refusal which file it is about."""
+    try:
+        yield
+    except BadInput as error:
+        raise error if str(path) in str(error) else BadInput(f"{path}: {error}") from error
 
 
 def _log_diagnosis(files: LogFiles, span: Span) -> Diagnosis:

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from penstock.diagnose.activity_graph import GAP_THRESHOLD_US, ActivityGraph, activity_graph
+from penstock.diagnose.activity_graph import ActivityGraph, Repairs
 from penstock.diagnose.answer import Finding, findings, plain_answer, with_gains
 from penstock.diagnose.application_log import ApplicationLog
-from penstock.diagnose.log_trace import trace_of_log
+from penstock.diagnose.density import Part, Span
+from penstock.diagnose.joining import joined, mixed
+from penstock.diagnose.log_parts import log_parts
+from penstock.diagnose.log_trace import log_timelines
 from penstock.diagnose.participation import Participation, participation, windows
 from penstock.diagnose.single_path import single_path
-from penstock.diagnose.summary import Summary, check_window, summarise
-from penstock.diagnose.trace import Trace
+from penstock.diagnose.summary import Summary, graph_summaries, summarise
+from penstock.diagnose.trace import Indices
+from penstock.diagnose.trace_parts import trace_parts
 from penstock.diagnose.what_if import WhatIf, what_if
-from penstock.errors import BadInput
+
+__all__ = ["Diagnosis", "Drawing", "Span", "diagnose_log", "diagnose_trace", "window_json"]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Which part to look at, in microseconds: cut into windows of `window_us`, or all in one.
+class Drawing:
+    """What a picture of the whole needs; there is none where the whole did not fit into memory at once."""
 
-    `host_cores` are the cores of a host that slots share, where forecasts are to know them.
-    """
-
-    window_us: int | None = None
-    start_us: int | None = None
-    end_us: int | None = None
-    host_cores: int | None = None
+    graph: ActivityGraph
+    critical: Participation
+    path_events: Indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,7 @@ class Diagnosis:
     single_path: dict[str, float]
     what_if: WhatIf | None
     warnings: list[str]
-    graph: ActivityGraph
-    critical: Participation
-    path_events: Any
+    drawing: Drawing | None
 
     def to_json(self) -> dict[str, Any]:
         """The object of the command contract, with the findings and the what-if beside the windows."""
@@ -69,7 +71,7 @@ def window_json(summary: Summary) -> dict[str, Any]:
         "start_ms": summary.start_us / 1000,
         "end_ms": summary.end_us / 1000,
         "critical_ms": summary.length_us / 1000,
-        "paths_log10": summary.paths_log10 if summary.length_us > 0 else None,
+        "paths_log10": summary.paths_log10 if math.isfinite(summary.paths_log10) else None,
         "activity": summary.activity,
         "worker": summary.worker,
         "operator": summary.operator,
@@ -79,56 +81,76 @@ def window_json(summary: Summary) -> dict[str, Any]:
 
 def diagnose_log(log: ApplicationLog, span: Span) -> Diagnosis:
     """The diagnosis of an application from its event log."""
-    found = trace_of_log(log)
+    lines = log_timelines(log)
+    warnings = lines.warnings
     if not log.is_complete:
-        found.warnings["logs without an end: the application still runs, or the log is cut"] = 1
-    # The log's timelines are complete: no gap in them is a lack of instrumentation to be bridged.
-    graph = activity_graph(found.trace, gap_threshold_us=0)
-    return _diagnosis(graph, span, found.warnings, log)
+        warnings["logs without an end: the application still runs, or the log is cut"] = 1
+    looks = list(log_parts(lines, span, partial(_look, span)))
+    return _diagnosis(looks, span, warnings, log)
 
 
-def diagnose_trace(trace: Trace, span: Span, name: str = "trace") -> Diagnosis:
-    """The diagnosis of a trace of any engine."""
-    graph = activity_graph(trace, GAP_THRESHOLD_US)
-    return _diagnosis(graph, span, {}, None, name)
+def diagnose_trace(path: Path, span: Span) -> Diagnosis:
+    """The diagnosis of a trace of any engine, from its Parquet files."""
+    return _diagnosis(list(trace_parts(path, span, partial(_look, span))), span, {}, None, path.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What was found in one part: its summary as a whole, its windows, and one path drawn at random."""
+
+    whole: Summary
+    windows: list[Summary]
+    single_path: dict[str, float]
+    repairs: Repairs
+    drawing: Drawing | None
+
+
+def _look(span: Span, part: Part) -> _Look:
+    """Analyses a part as a whole and window by window."""
+    graph, bounds = part.graph, (part.start_us, part.end_us)
+    pieces = list(graph_summaries(graph, span.window_us, *bounds)) if span.window_us else []
+    window = next(windows(graph, None, *bounds))
+    critical = participation(graph, window)
+    path, events = single_path(graph, window)
+    whole = summarise(graph, critical)
+    drawing = Drawing(graph, critical, events) if part.is_all else None
+    return _Look(whole, pieces or [whole], path, part.repairs, drawing)
 
 
 def _diagnosis(
-    graph: ActivityGraph, span: Span, warnings: dict[str, int], log: ApplicationLog | None, name: str = ""
+    looks: list[_Look], span: Span, warnings: dict[str, int], log: ApplicationLog | None, name: str = ""
 ) -> Diagnosis:
-    whole = next(iter(windows(graph, None, span.start_us, span.end_us)), None)
-    if whole is None or whole.start_us >= whole.end_us:
-        raise BadInput("there is nothing to diagnose: no event lies in this span")
-    check_window(whole)
-    critical = participation(graph, whole)
-    summary = summarise(graph, critical)
-    pieces = windows(graph, span.window_us, span.start_us, span.end_us) if span.window_us else ()
-    path, events = single_path(graph, whole)
+    found = [look.whole for look in looks]
+    summary = found[0] if len(found) == 1 else joined(found)
     replayed = what_if(log, host_cores=span.host_cores) if log else None
-    found = with_gains(findings(summary, log), summary, replayed)
+    ranked = with_gains(findings(summary, log), summary, replayed)
     return Diagnosis(
         application=log.application if log else name,
         name=log.name if log else name,
-        answer=plain_answer(found),
-        findings=found,
+        answer=plain_answer(ranked),
+        findings=ranked,
         whole=summary,
-        windows=[summarise(graph, participation(graph, piece)) for piece in pieces] or [summary],
-        single_path=path,
+        windows=[window for look in looks for window in look.windows],
+        single_path=mixed((look.single_path, look.whole.length_us) for look in looks),
         what_if=replayed,
-        warnings=_sentences(graph, summary, warnings),
-        graph=graph,
-        critical=critical,
-        path_events=events,
+        warnings=_sentences(looks, summary, warnings),
+        drawing=looks[0].drawing,
     )
 
 
-def _sentences(graph: ActivityGraph, summary: Summary, warnings: dict[str, int]) -> list[str]:
+def _sentences(looks: list[_Look], summary: Summary, warnings: dict[str, int]) -> list[str]:
+    def repaired(what: str) -> int:
+        return sum(int(getattr(look.repairs, what)) for look in looks)
+
     counted = dict(warnings) | {
-        "activities that overlap on one worker": graph.repairs.overlapping_activities,
-        "activities that end without a start": graph.repairs.ends_without_start,
-        "messages received and never sent": graph.repairs.receives_without_send,
-        "messages sent and never received": graph.repairs.sends_without_receive,
+        "activities that overlap on one worker": repaired("overlapping_activities"),
+        "activities that end without a start": repaired("ends_without_start"),
+        "messages received and never sent": repaired("receives_without_send"),
+        "messages sent and never received": repaired("sends_without_receive"),
         "events that nothing caused": summary.instrumentation.uncaused_events,
         "spans in which everyone waits and no message is under way": summary.instrumentation.silent_spans,
     }
-    return [f"{count} {what}" for what, count in counted.items() if count]
+    said = [f"{count} {what}" for what, count in counted.items() if count]
+    if len(looks) > 1:
+        said.append(f"memory holds the time only in {len(looks)} parts: figures of the whole are their means")
+    return said

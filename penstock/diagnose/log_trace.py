@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.diagnose.application_log import ApplicationLog, Column, StageKey
-from penstock.diagnose.driver_timeline import DRIVER, DriverTimeline, driver_timeline
+from penstock.diagnose.driver_timeline import DRIVER, Doing, DriverTimeline, driver_timeline
 from penstock.diagnose.operators import operator_names
 from penstock.diagnose.slot_timeline import FETCH, PHASES, SlotTimelines, slot_timelines
 from penstock.diagnose.trace import Activity, Kind, Trace, Work
@@ -63,79 +63,108 @@ class _Events:
         return Trace(**ordered, workers=workers, works=tuple(self.works))
 
 
-def trace_of_log(log: ApplicationLog, names: Mapping[StageKey, str] | None = None) -> LogTrace:
-    """The trace of an application, with the rules of the timelines and every message between them.
+@dataclass(frozen=True, slots=True)
+class LogTimelines:
+    """What driver and slots of an application did, from which the trace of any span of its time is made."""
+
+    log: ApplicationLog
+    names: tuple[str, ...]
+    driver: DriverTimeline
+    slots: SlotTimelines
+    holders: Mapping[StageKey, list[int]]
+
+    @property
+    def warnings(self) -> dict[str, int]:
+        """What had to be repaired on the way."""
+        return dict(self.log.warnings) | self.slots.warnings
+
+    def trace(self, rows: Column | None = None, doing: slice = slice(None)) -> Trace:
+        """The trace of these tasks (all of them by default) and activities of the driver."""
+        rows = np.arange(len(self.log.tasks)) if rows is None else rows
+        events = _Events()
+        _driver_events(events, self.driver.activities[doing])
+        _control_messages(events, self, rows)
+        _phases(events, self, rows)
+        _data_messages(events, self, rows)
+        servers = tuple(f"executor {name} shuffle" for name in self.log.tasks.executors)
+        return events.trace((DRIVER, *self.slots.slots, *servers))
+
+
+def log_timelines(log: ApplicationLog, names: Mapping[StageKey, str] | None = None) -> LogTimelines:
+    """The timelines of an application.
 
     Operators are named by the plan nodes of their stages, unless `names` tells other names.
     """
     operators = operator_names(log) if names is None else dict(names)
     driver = driver_timeline(log, operators)
-    slots = slot_timelines(log, driver)
     keys = zip(log.tasks["stage"].tolist(), log.tasks["attempt"].tolist(), strict=True)
-    task_names = [operators.get(key, f"stage {key[0]}") for key in keys]
-    events = _Events()
-    _driver_events(events, driver)
-    _control_messages(events, log, driver, slots)
-    _phases(events, slots, task_names)
-    servers = tuple(f"executor {name} shuffle" for name in log.tasks.executors)
-    _data_messages(events, log, slots, task_names)
-    trace = events.trace((DRIVER, *slots.slots, *servers))
-    return LogTrace(trace, dict(log.warnings) | slots.warnings)
+    task_names = tuple(operators.get(key, f"stage {key[0]}") for key in keys)
+    return LogTimelines(log, task_names, driver, slot_timelines(log, driver), _holders(log))
 
 
-def _driver_events(events: _Events, driver: DriverTimeline) -> None:
-    works = np.array([events.work(doing.label[1]) for doing in driver.activities], dtype=np.int64)
-    types = np.array([doing.label[0] for doing in driver.activities], dtype=np.int64)
-    starts = np.array([doing.start_us for doing in driver.activities], dtype=np.int64)
-    ends = np.array([doing.end_us for doing in driver.activities], dtype=np.int64)
+def trace_of_log(log: ApplicationLog, names: Mapping[StageKey, str] | None = None) -> LogTrace:
+    """The trace of an application, with the rules of the timelines and every message between them."""
+    timelines = log_timelines(log, names)
+    return LogTrace(timelines.trace(), timelines.warnings)
+
+
+def _driver_events(events: _Events, activities: Sequence[Doing]) -> None:
+    works = np.array([events.work(doing.label[1]) for doing in activities], dtype=np.int64)
+    types = np.array([doing.label[0] for doing in activities], dtype=np.int64)
+    starts = np.array([doing.start_us for doing in activities], dtype=np.int64)
+    ends = np.array([doing.end_us for doing in activities], dtype=np.int64)
     events.add(starts, 0, Kind.START, types, 30, works)
     events.add(ends, 0, Kind.END, types, 10, works)
 
 
-def _control_messages(
-    events: _Events, log: ApplicationLog, driver: DriverTimeline, slots: SlotTimelines
-) -> None:
+def _control_messages(events: _Events, lines: LogTimelines, rows: Column) -> None:
     """The launch of each task from the driver to its slot, and the result back."""
-    control, number = Activity.CONTROL_MESSAGE, np.arange(len(log.tasks)) * MESSAGES_PER_TASK
-    worker = slots.slot + 1
+    driver, slots, control = lines.driver, lines.slots, Activity.CONTROL_MESSAGE
     launch = events.work(Work("", "task launch"))
-    events.add(driver.launch_us, 0, Kind.SEND, control, 20, launch, worker, number)
-    events.add(slots.begin_us, worker, Kind.RECEIVE, control, 0, launch, 0, number)
-    ended = np.nonzero(driver.finish_us >= 0)[0]
+    worker, number = slots.slot[rows] + 1, rows * MESSAGES_PER_TASK
+    events.add(driver.launch_us[rows], 0, Kind.SEND, control, 20, launch, worker, number)
+    events.add(slots.begin_us[rows], worker, Kind.RECEIVE, control, 0, launch, 0, number)
+    ended = rows[driver.finish_us[rows] >= 0]
     # A result too large for the message is fetched by the driver: then data travels, not word of the end.
-    kind = np.where(log.tasks["getting_result"][ended] > 0, Activity.DATA_MESSAGE, control)
-    result, number = events.work(Work("", "task result")), number[ended] + 1
-    events.add(slots.done_us[ended], worker[ended], Kind.SEND, kind, 1000, result, 0, number)
-    events.add(driver.finish_us[ended], 0, Kind.RECEIVE, kind, 20, result, worker[ended], number)
+    kind = np.where(lines.log.tasks["getting_result"][ended] > 0, Activity.DATA_MESSAGE, control)
+    result, worker, number = (
+        events.work(Work("", "task result")),
+        slots.slot[ended] + 1,
+        ended * MESSAGES_PER_TASK + 1,
+    )
+    events.add(slots.done_us[ended], worker, Kind.SEND, kind, 1000, result, 0, number)
+    events.add(driver.finish_us[ended], 0, Kind.RECEIVE, kind, 20, result, worker, number)
 
 
-def _phases(events: _Events, slots: SlotTimelines, names: list[str]) -> None:
-    distinct, codes = np.unique(np.array(names, dtype=object).astype(str), return_inverse=True)
+def _phases(events: _Events, lines: LogTimelines, rows: Column) -> None:
+    slots = lines.slots
+    distinct, codes = np.unique(
+        np.array([lines.names[row] for row in rows.tolist()], dtype=str), return_inverse=True
+    )
     for place, (phase, activity) in enumerate(PHASES):
         works = np.array([events.work(Work(str(name), phase)) for name in distinct], dtype=np.int64)
-        begins, ends = slots.bounds[:, place], slots.bounds[:, place + 1]
+        begins, ends = slots.bounds[rows, place], slots.bounds[rows, place + 1]
         some = np.nonzero(ends > begins)[0]
         if len(some):
             for time, kind, order in ((begins, Kind.START, 15), (ends, Kind.END, 18)):
-                events.add(
-                    time[some], slots.slot[some] + 1, kind, activity, 10 * place + order, works[codes[some]]
-                )
+                worker = slots.slot[rows[some]] + 1
+                events.add(time[some], worker, kind, activity, 10 * place + order, works[codes[some]])
 
 
-def _data_messages(events: _Events, log: ApplicationLog, slots: SlotTimelines, names: list[str]) -> None:
+def _data_messages(events: _Events, lines: LogTimelines, rows: Column) -> None:
     """A reduce task that waits for its input asks the executors that hold it, and each answers with data."""
+    slots = lines.slots
     begins, ends = slots.bounds[:, FETCH], slots.bounds[:, FETCH + 1]
-    holders = _holders(log)
-    rows: list[tuple[int, int, int, int]] = []
-    for task in np.nonzero(ends > begins + 3)[0].tolist():
-        held = holders.get((int(log.tasks["stage"][task]), int(log.tasks["attempt"][task])), [])
-        own, is_remote = int(log.tasks["executor"][task]), bool(log.tasks["remote_bytes"][task])
-        servers = [server for server in held if (server != own) == is_remote][:SERVERS_PER_FETCH] or [own]
-        rows.extend((task, server, place, events.work(Work(names[task], "shuffle fetch")))
-                    for place, server in enumerate(servers))  # fmt: skip
-    if not rows:
+    asked_of = [
+        (task, server, place, events.work(Work(lines.names[task], "shuffle fetch")))
+        for task in rows[ends[rows] > begins[rows] + 3].tolist()
+        for place, server in enumerate(_servers(lines, task))
+    ]
+    if not asked_of:
         return
-    tasks, asking, places, works = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+    tasks, asking, places, works = (
+        np.array(column, dtype=np.int64) for column in zip(*asked_of, strict=True)
+    )
     slot, server = slots.slot[tasks] + 1, asking + 1 + len(slots.slots)
     question = tasks * MESSAGES_PER_TASK + 2 + 2 * places
     asked, got = begins[tasks], ends[tasks]
@@ -146,7 +175,15 @@ def _data_messages(events: _Events, log: ApplicationLog, slots: SlotTimelines, n
     events.add(got, slot, Kind.RECEIVE, data, order + 19, works, server, question + 1)
 
 
-def _holders(log: ApplicationLog) -> dict[tuple[int, int], list[int]]:
+def _servers(lines: LogTimelines, task: int) -> list[int]:
+    """The executors that a task fetches from, those that hold most of its input."""
+    tasks = lines.log.tasks
+    held = lines.holders.get((int(tasks["stage"][task]), int(tasks["attempt"][task])), [])
+    own, is_remote = int(tasks["executor"][task]), bool(tasks["remote_bytes"][task])
+    return [server for server in held if (server != own) == is_remote][:SERVERS_PER_FETCH] or [own]
+
+
+def _holders(log: ApplicationLog) -> dict[StageKey, list[int]]:
     """For each stage the executors that hold output of its parents, those with most bytes first."""
     written: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     tasks = log.tasks

@@ -1,74 +1,115 @@
-"""A trace for Perfetto (Chrome's JSON): one track a worker, messages as arrows, criticality as colour."""
+"""A trace for Perfetto (Chrome's JSON): a track a worker, messages as arrows, the critical path on top."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from penstock.diagnose.diagnosis import Diagnosis
+from penstock.diagnose.diagnosis import Diagnosis, Drawing
 from penstock.diagnose.trace import Activity
+from penstock.errors import BadInput
 
-_MOST_EVENTS = 500_000
-_CRITICAL, _ORDINARY = "terrible", "grey"
+MOST_EVENTS = 500_000
+PATH_TRACK = "one critical path, drawn at random"
 
-
-def perfetto_trace(diagnosis: Diagnosis) -> dict[str, Any]:
-    """The JSON object that Perfetto opens; what is on a critical path is marked, with its participation."""
-    return {"displayTimeUnit": "ms", "traceEvents": list(_events(diagnosis))}
+Fields = dict[str, Any]
 
 
-def _events(diagnosis: Diagnosis) -> Iterator[dict[str, Any]]:
-    trace = diagnosis.graph.trace
-    yield {
-        "ph": "M",
-        "pid": 1,
-        "name": "process_name",
-        "args": {"name": diagnosis.name or diagnosis.application},
-    }
-    for number, worker in enumerate(trace.workers):
-        yield {"ph": "M", "pid": 1, "tid": number, "name": "thread_name", "args": {"name": worker}}
-    window = diagnosis.critical.window
-    events = range(window.low, min(window.high, window.low + _MOST_EVENTS))
-    on_path = set(np.asarray(diagnosis.path_events).tolist())
-    for event in events:
-        yield from _edge(diagnosis, event, event in on_path)
-        yield from _arrow(diagnosis, event)
+def perfetto_trace(diagnoses: Sequence[Diagnosis]) -> Fields:
+    """The JSON object that Perfetto opens: a process for each application.
+
+    What is on a critical path says so in its name, which gives it a colour of its own, and tells its share.
+    """
+    tracks = [_tracks(number, one) for number, one in enumerate(diagnoses, start=1)]
+    return {"displayTimeUnit": "ms", "traceEvents": [event for each in tracks for event in each.events()]}
 
 
-def _edge(diagnosis: Diagnosis, event: int, on_path: bool) -> Iterator[dict[str, Any]]:
-    graph, trace = diagnosis.graph, diagnosis.graph.trace
-    before, kind = int(graph.previous[event]), Activity(graph.edge_activity[event])
-    if before < 0 or trace.time_us[event] == trace.time_us[before] or kind == Activity.WAITING:
-        return
-    work, share = (
-        trace.works[graph.edge_work[event]],
-        float(diagnosis.critical.local[event - _low(diagnosis)]),
-    )
-    yield {
-        "ph": "X",
-        "pid": 1,
-        "tid": int(trace.worker[event]),
-        "ts": int(trace.time_us[before]),
-        "dur": int(trace.time_us[event] - trace.time_us[before]),
-        "name": work.phase or kind.label,
-        "cat": "critical" if share > 0 else kind.label,
-        "cname": _CRITICAL if share > 0 else _ORDINARY,
-        "args": {"operator": work.operator, "critical participation": share, "on the drawn path": on_path},
-    }
+def _tracks(number: int, diagnosis: Diagnosis) -> _Tracks:
+    name = diagnosis.name or diagnosis.application
+    if diagnosis.drawing is None:
+        raise BadInput(
+            f"--perfetto: {name} does not fit into memory at once; --from and --to take a part of it"
+        )
+    return _Tracks(number, name, diagnosis.drawing)
 
 
-def _arrow(diagnosis: Diagnosis, event: int) -> Iterator[dict[str, Any]]:
-    graph, trace = diagnosis.graph, diagnosis.graph.trace
-    source = int(graph.source[event])
-    share = float(diagnosis.critical.message[event - _low(diagnosis)])
-    if source < 0 or share <= 0:
-        return
-    shared = {"pid": 1, "cat": "critical message", "name": Activity(trace.activity[event]).label, "id": event}
-    yield shared | {"ph": "s", "tid": int(trace.worker[source]), "ts": int(trace.time_us[source])}
-    yield shared | {"ph": "f", "bp": "e", "tid": int(trace.worker[event]), "ts": int(trace.time_us[event])}
+@dataclass(frozen=True, slots=True)
+class _Tracks:
+    """One application, drawn."""
 
+    process: int
+    name: str
+    drawing: Drawing
 
-def _low(diagnosis: Diagnosis) -> int:
-    return diagnosis.critical.window.low
+    def events(self) -> Iterator[Fields]:
+        window, workers = self.drawing.critical.window, self.drawing.graph.trace.workers
+        drawn = range(window.low, min(window.high, window.low + MOST_EVENTS))
+        left_out = window.high - drawn.stop
+        note = f" (the last {left_out} events are left out)" if left_out else ""
+        yield self._meta("process_name", 0, name=self.name + note)
+        yield from self._track(0, PATH_TRACK)
+        for number, worker in enumerate(workers, start=1):
+            yield from self._track(number, worker)
+        yield from self._path(drawn)
+        for event in drawn:
+            yield from self._edge(event)
+            yield from self._arrow(event)
+
+    def _track(self, number: int, name: str) -> Iterable[Fields]:
+        yield self._meta("thread_name", number, name=name)
+        yield self._meta("thread_sort_index", number, sort_index=number)
+
+    def _meta(self, what: str, track: int, **arguments: object) -> Fields:
+        return {"ph": "M", "pid": self.process, "tid": track, "name": what, "args": arguments}
+
+    def _slice(self, track: int, before: int, event: int, name: str, **arguments: object) -> Fields:
+        times = self.drawing.graph.trace.time_us
+        begins = max(int(times[before]), self.drawing.critical.window.start_us)
+        return {
+            "ph": "X", "pid": self.process, "tid": track, "ts": begins, "dur": int(times[event]) - begins,
+            "name": name, "args": arguments,
+        }  # fmt: skip
+
+    def _path(self, drawn: range) -> Iterator[Fields]:
+        """The edges of the drawn path, one behind the other on a track of their own."""
+        graph, trace = self.drawing.graph, self.drawing.graph.trace
+        for event, before in pairwise(np.asarray(self.drawing.path_events).tolist()):
+            if event >= drawn.stop or trace.time_us[event] == trace.time_us[before]:
+                continue
+            worker, is_message = trace.workers[trace.worker[event]], int(graph.previous[event]) != before
+            doing = Activity(trace.activity[event]).label if is_message else self._doing(event)
+            where = f"{trace.workers[trace.worker[before]]} → {worker}" if is_message else worker
+            yield self._slice(0, before, event, f"{doing}, {where}") | {"cat": "critical path"}
+
+    def _doing(self, event: int) -> str:
+        """What the worker did before this event."""
+        graph = self.drawing.graph
+        phase = graph.trace.works[graph.edge_work[event]].phase
+        return phase or Activity(graph.edge_activity[event]).label
+
+    def _edge(self, event: int) -> Iterator[Fields]:
+        graph, trace = self.drawing.graph, self.drawing.graph.trace
+        before, kind = int(graph.previous[event]), Activity(graph.edge_activity[event])
+        if before < 0 or trace.time_us[event] == trace.time_us[before] or kind == Activity.WAITING:
+            return
+        share = float(self.drawing.critical.local[event - self.drawing.critical.window.low])
+        name = f"{self._doing(event)} (critical)" if share > 0 else self._doing(event)
+        operator = trace.works[graph.edge_work[event]].operator
+        told = {"operator": operator, "activity": kind.label, "critical participation": share}
+        drawn = self._slice(int(trace.worker[event]) + 1, before, event, name, **told)
+        yield drawn | {"cat": "critical" if share > 0 else kind.label}
+
+    def _arrow(self, event: int) -> Iterator[Fields]:
+        graph, trace = self.drawing.graph, self.drawing.graph.trace
+        source = int(graph.source[event])
+        share = float(self.drawing.critical.message[event - self.drawing.critical.window.low])
+        if source < 0 or share <= 0:
+            return
+        name, number = Activity(trace.activity[event]).label, f"{self.process}.{event}"
+        shared = {"pid": self.process, "cat": "critical message", "name": name, "id": number}
+        for phase, end in (({"ph": "s"}, source), ({"ph": "f", "bp": "e"}, event)):
+            yield shared | phase | {"tid": int(trace.worker[end]) + 1, "ts": int(trace.time_us[end])}

@@ -6,20 +6,24 @@ One bad file gives a row that says so and does not stop the others.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.diagnose.activity_graph import GAP_THRESHOLD_US
+from penstock.diagnose.density import Part, Span
 from penstock.diagnose.event_log import read_log
 from penstock.diagnose.log_files import find_logs
-from penstock.diagnose.log_trace import trace_of_log
-from penstock.diagnose.summary import Summary, window_summaries
-from penstock.diagnose.trace import Trace, from_table
-from penstock.diagnose.trace_files import read_trace
+from penstock.diagnose.log_parts import log_parts
+from penstock.diagnose.log_trace import log_timelines
+from penstock.diagnose.memory import available_bytes
+from penstock.diagnose.summary import Summary, graph_summaries, window_summaries
+from penstock.diagnose.trace import from_table
+from penstock.diagnose.trace_parts import trace_parts
 from penstock.errors import PenstockError
 
 SUMMARY_SCHEMA = (
@@ -41,7 +45,7 @@ _ARROW = pa.schema(
 )
 _APPLICATION = "application="
 Row = tuple[Any, ...]
-Reader = Callable[[str], tuple[str, Trace, int]]
+Reader = Callable[[str, Span], Iterator[Row]]
 
 
 def path_frame(spark: SparkSession, paths: Iterable[str], partitions: int | None = None) -> DataFrame:
@@ -54,7 +58,7 @@ def path_frame(spark: SparkSession, paths: Iterable[str], partitions: int | None
 
 def log_summaries(paths: DataFrame, window_seconds: float | None = None) -> DataFrame:
     """Summaries of the event logs whose paths the first column holds (files or rolling directories)."""
-    return _summaries(paths, _read_log, window_seconds)
+    return _summaries(paths, _log_rows, window_seconds)
 
 
 def trace_summaries(paths: DataFrame, window_seconds: float | None = None) -> DataFrame:
@@ -62,7 +66,7 @@ def trace_summaries(paths: DataFrame, window_seconds: float | None = None) -> Da
 
     Files that `layout.lay_out` wrote hold one window each: then applications and windows run in parallel.
     """
-    return _summaries(paths, _read_trace, window_seconds)
+    return _summaries(paths, _trace_rows, window_seconds)
 
 
 def event_summaries(events: DataFrame, window_seconds: float | None = None) -> DataFrame:
@@ -75,7 +79,8 @@ def event_summaries(events: DataFrame, window_seconds: float | None = None) -> D
         application = table.column("application")[0].as_py()
         if "sequence" in table.column_names:
             table = table.sort_by([("time_us", "ascending"), ("sequence", "ascending")])
-        rows = trace_rows(application, from_table(table), GAP_THRESHOLD_US, window_seconds)
+        summaries = window_summaries(from_table(table), _span(window_seconds).window_us)
+        rows = (row for summary in summaries for row in summary_rows(application, summary))
         return pa.Table.from_batches([_batch(rows)], _ARROW)
 
     return events.groupBy("application").applyInArrow(compute, SUMMARY_SCHEMA)
@@ -92,19 +97,15 @@ def _summaries(paths: DataFrame, read: Reader, window_seconds: float | None) -> 
 
 def _path_rows(path: str, read: Reader, window_seconds: float | None) -> Iterator[Row]:
     try:
-        application, trace, threshold = read(path)
-        yield from trace_rows(application, trace, threshold, window_seconds)
+        yield from read(path, _span(window_seconds))
     except PenstockError as error:
         yield (path, None, None, None, None, "error", str(error), None, None)
 
 
-def trace_rows(
-    application: str, trace: Trace, gap_threshold_us: int, window_seconds: float | None
-) -> Iterator[Row]:
-    """The summary rows of one application, window after window."""
-    length = round(window_seconds * 1e6) if window_seconds else None
-    for summary in window_summaries(trace, length, gap_threshold_us):
-        yield from summary_rows(application, summary)
+def _span(window_seconds: float | None) -> Span:
+    """Everything, in such windows; the tasks of a host, at most one a core, share what memory it has free."""
+    window = round(window_seconds * 1e6) if window_seconds else None
+    return Span(window, memory=available_bytes() // (os.cpu_count() or 1))
 
 
 def summary_rows(application: str, summary: Summary) -> Iterator[Row]:
@@ -127,12 +128,20 @@ def _batch(rows: Iterable[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
-def _read_log(path: str) -> tuple[str, Trace, int]:
+def _log_rows(path: str, span: Span) -> Iterator[Row]:
     log = read_log(find_logs(Path(path))[0].lines())
-    return log.application or path, trace_of_log(log).trace, 0
+    for rows in log_parts(log_timelines(log), span, partial(_part_rows, log.application or path, span)):
+        yield from rows
 
 
-def _read_trace(path: str) -> tuple[str, Trace, int]:
+def _trace_rows(path: str, span: Span) -> Iterator[Row]:
     folder = Path(path).parent.name
     application = folder.removeprefix(_APPLICATION) if folder.startswith(_APPLICATION) else Path(path).stem
-    return application, read_trace(Path(path)), GAP_THRESHOLD_US
+    for rows in trace_parts(Path(path), span, partial(_part_rows, application, span)):
+        yield from rows
+
+
+def _part_rows(application: str, span: Span, part: Part) -> list[Row]:
+    """The summary rows of one part, window after window."""
+    summaries = graph_summaries(part.graph, span.window_us, part.start_us, part.end_us)
+    return [row for summary in summaries for row in summary_rows(application, summary)]

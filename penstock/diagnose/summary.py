@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.diagnose.activity_graph import GAP_THRESHOLD_US, ActivityGraph, activity_graph
-from penstock.diagnose.memory import available_bytes, check_events
-from penstock.diagnose.participation import Instrumentation, Participation, Window, participation, windows
+from penstock.diagnose.participation import Instrumentation, Participation, participation, windows
 from penstock.diagnose.trace import Activity, Floats, Indices, Kind, Trace, Work
 
 Places = npt.NDArray[np.integer]
@@ -88,15 +87,15 @@ def window_summaries(
     trace: Trace, length_us: int | None = None, gap_threshold_us: int = GAP_THRESHOLD_US
 ) -> Iterator[Summary]:
     """The summaries of a trace, window after window: events in, participation out."""
-    graph = activity_graph(trace, gap_threshold_us)
-    for window in windows(graph, length_us):
-        check_window(window)
+    yield from graph_summaries(activity_graph(trace, gap_threshold_us), length_us)
+
+
+def graph_summaries(
+    graph: ActivityGraph, length_us: int | None, start_us: int | None = None, end_us: int | None = None
+) -> Iterator[Summary]:
+    """The summaries of a graph between two times, window after window."""
+    for window in windows(graph, length_us, start_us, end_us):
         yield summarise(graph, participation(graph, window))
-
-
-def check_window(window: Window) -> None:
-    """Refuses a window that does not fit into memory, and says which one would."""
-    check_events(window.high - window.low, (window.end_us - window.start_us) / 1e6, available_bytes())
 
 
 def _edges(graph: ActivityGraph, found: Participation) -> _Edges:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,10 +12,15 @@ from rich.console import Console
 
 from penstock.diagnose.answer import find_straggler
 from penstock.diagnose.command import diagnose
-from penstock.diagnose.diagnosis import Span, diagnose_log
+from penstock.diagnose.density import Span
+from penstock.diagnose.diagnosis import diagnose_log
 from penstock.diagnose.event_log import read_log
-from penstock.diagnose.memory import BYTES_PER_EVENT, available_bytes, check_events
+from penstock.diagnose.generated import TraceShape, generated_trace
+from penstock.diagnose.memory import available_bytes
+from penstock.diagnose.perfetto import PATH_TRACK
 from penstock.diagnose.trace import to_table
+from penstock.diagnose.trace_files import write_trace
+from penstock.durations import parse_duration
 from penstock.errors import BadInput
 from tests.diagnose.logs import BASE, LogBuilder, skewed_job
 from tests.diagnose.test_participation import figure_3_3
@@ -83,7 +89,39 @@ def test_html_is_self_contained_and_perfetto_marks_the_critical_path(tmp_path):
     critical = [event for event in events if event.get("cat") == "critical"]
     assert critical
     assert all(event["args"]["critical participation"] > 0 for event in critical)
-    assert {event["args"]["name"] for event in events if event["name"] == "thread_name"} >= {"driver"}
+    assert all(event["name"].endswith("(critical)") for event in critical)
+    tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert "driver" in tracks.values()
+    drawn = [event for event in events if event.get("cat") == "critical path"]
+    assert {tracks[event["tid"]] for event in drawn} == {PATH_TRACK}
+    # the drawn path has no hole and is as long as the application
+    assert sum(event["dur"] for event in drawn) == 8_500_000
+    assert any(event["name"] == "run, executor 2 slot 1" for event in drawn)
+
+
+def test_every_application_is_a_process_of_its_own_in_perfetto(tmp_path):
+    perfetto = tmp_path / "trace.json"
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    write(logs, skewed_job(), "app-1")
+    write(logs, skewed_job(), "app-2")
+    run(logs, perfetto=perfetto)
+    events = json.loads(perfetto.read_text())["traceEvents"]
+    assert {event["pid"] for event in events} == {1, 2}
+
+
+def test_the_window_that_a_refusal_names_can_be_analysed(tmp_path):
+    path = tmp_path / "trace.parquet"
+    write_trace(generated_trace(TraceShape(120_000, workers=6)), path)
+    with pytest.raises(BadInput, match=r"trace\.parquet: a window of 4 s holds 119") as refused:
+        run(path, memory=6_000_000)
+    named = re.search("--window ([0-9a-z]+) fits", str(refused.value))[1]
+    _, text = run(path, memory=6_000_000, window_seconds=parse_duration(named), as_json=True)
+    answer = json.loads(text)
+    assert len(answer["windows"]) == 18
+    assert all(sum(window["activity"].values()) == pytest.approx(1) for window in answer["windows"])
+    with pytest.raises(BadInput, match="with what surrounds it"):
+        run(path, memory=6_000_000, window_seconds=3.0)
 
 
 def test_a_trace_of_another_engine_is_diagnosed(tmp_path):
@@ -106,13 +144,6 @@ def test_what_is_no_log_is_refused_with_its_name(tmp_path, content):
 def test_a_window_must_have_a_length(tmp_path):
     with pytest.raises(BadInput, match="--window"):
         run(write(tmp_path, skewed_job()), window_seconds=0)
-
-
-def test_a_window_beyond_memory_is_refused_with_the_one_that_fits():
-    check_events(1000, 100.0, 1000 * BYTES_PER_EVENT)
-    # Half the memory holds half the window; a fifth of that is kept back.
-    with pytest.raises(BadInput, match="a window of 40 s would fit"):
-        check_events(1000, 100.0, 500 * BYTES_PER_EVENT)
 
 
 def test_memory_is_what_the_kernel_and_the_container_leave(tmp_path):

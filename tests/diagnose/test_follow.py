@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.diagnose.diagnosis import Span, diagnose_log
+from penstock.diagnose.density import Span
+from penstock.diagnose.diagnosis import diagnose_log
 from penstock.diagnose.event_log import read_log
 from penstock.diagnose.followed_log import FollowedLog
 from penstock.diagnose.log_files import find_logs

@@ -15,7 +15,8 @@ from penstock.decide.history import ManagerState
 from penstock.decide.policy import ExpectedEffect, Scale
 from penstock.decide.verdict import Rejected
 from penstock.diagnose.answer import cause_shares, find_straggler
-from penstock.diagnose.diagnosis import Span, diagnose_log
+from penstock.diagnose.density import Span
+from penstock.diagnose.diagnosis import diagnose_log
 from penstock.diagnose.event_log import read_log
 from penstock.diagnose.log_files import find_logs
 from penstock.diagnose.spark_follow import follow_summaries
