@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,17 +31,27 @@ def add_to(app: typer.Typer) -> None:
 def workload(  # noqa: PLR0913, PLR0917
     name: Annotated[str | None, typer.Argument(help="Which workload to run; --list names them.")] = None,
     rate: Annotated[
-        str, typer.Option(help="Records a second, or a rate profile such as sine:mean=100,...")
-    ] = "100",
+        str | None,
+        typer.Option(
+            help="Records a second, or a rate profile such as sine:mean=100,...; --list has each's own."
+        ),
+    ] = None,
     duration: Annotated[str, typer.Option(help="How long to measure.")] = "30s",
     warm_up: Annotated[str, typer.Option("--warm-up", help="How long to run before that.")] = "10s",
     trigger: Annotated[str, typer.Option(help="Trigger interval; 0s begins a batch at once.")] = "1s",
     cores: Annotated[int, typer.Option(min=1, help="Slots of the embedded cluster.")] = 2,
-    skew: Annotated[float, typer.Option(min=0, max=1, help="Share that goes to one key or instance.")] = 0.0,
-    keys: Annotated[int, typer.Option(min=1, help="Keys of the key-count.")] = 100_000,
-    service: Annotated[str, typer.Option(help="Service time of a record where operators are paced.")] = "1ms",
+    skew: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Share that goes to one key or instance; none by default."),
+    ] = None,
+    keys: Annotated[int | None, typer.Option(min=1, help="Keys of the key-count; 100000 by default.")] = None,
+    service: Annotated[
+        str | None, typer.Option(help="Service time of a record where operators are paced; 1ms by default.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same records.")] = 0,
-    redis: Annotated[str, typer.Option(help="Where the Yahoo benchmark's Redis listens.")] = "127.0.0.1:6379",
+    redis: Annotated[
+        str | None, typer.Option(help="Where the Yahoo benchmark's Redis listens; 127.0.0.1:6379 by default.")
+    ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the workloads.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -54,20 +64,34 @@ def workload(  # noqa: PLR0913, PLR0917
         return
     if name is None:
         raise BadInput(f"workload: name one of {', '.join(WORKLOADS)}")
+    entry = entry_of(name)
+    seconds = None if service is None else _seconds(service, "--service")
+    given = {"skew": skew, "keys": keys, "service_seconds": seconds, "redis": redis}
     ask = Ask(
-        profile=profile_of(rate),
+        profile=profile_of(rate or f"{entry.rate:g}"),
         start=0.0,
         partitions=cores,
         shuffle_partitions=cores,
         seed=seed,
-        skew=skew,
-        keys=keys,
-        service_seconds=_seconds(service, "--service"),
-        redis=redis,
+        **minded(entry, given),
     )
     times = {"--warm-up": warm_up, "--duration": duration, "--trigger": trigger}
-    result = _run(entry_of(name), ask, [_seconds(text, option) for option, text in times.items()], cores)
+    lengths = [_seconds(text, option) for option, text in times.items()]
+    if lengths[1] <= 0:
+        raise BadInput(f"--duration: {duration} leaves nothing to measure")
+    result = _run(entry, ask, lengths, cores)
     answer(result, as_json, shown(result))
+
+
+def minded(entry: Workload, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given; one that would change nothing about this workload is an error."""
+    wanted = {key: value for key, value in given.items() if value is not None}
+    for key in wanted:
+        if key not in entry.minds:
+            option = key.removesuffix("_seconds")
+            takes = ", ".join(f"--{one.removesuffix('_seconds')}" for one in entry.minds) or "no such option"
+            raise BadInput(f"--{option}: {entry.name} does not go by it; it takes {takes}")
+    return wanted
 
 
 def _seconds(text: str, option: str) -> float:
@@ -90,6 +114,8 @@ def _run(entry: Workload, ask: Ask, seconds: list[float], cores: int) -> dict[st
     from penstock.bench.spark_cluster import cluster, scratch_directory
     from penstock.bench.spark_workload import Pace, run_load, warm, workload_shape
 
+    if entry.prepare is not None:
+        entry.prepare(ask)
     rate = mean_rate(ask.profile, sum(seconds[:2]))
     ask, pace = dataclasses.replace(ask, events_per_second=rate), Pace(*seconds)
     with _bar(entry.name, pace.warm_up_seconds + pace.seconds) as advance:
@@ -155,8 +181,8 @@ def _bar(name: str, seconds: float) -> Iterator[Callable[[str], None]]:
 def _list(as_json: bool) -> None:
     from penstock.workloads.catalog import WORKLOADS
 
-    table = Table("workload", "what it is", box=None, header_style="dim")
+    table = Table("workload", "what it is", "records/s unless --rate", box=None, header_style="dim")
     for name, entry in WORKLOADS.items():
-        table.add_row(name, entry.summary)
-    rows = [{"name": name, "summary": entry.summary} for name, entry in WORKLOADS.items()]
+        table.add_row(name, entry.summary, f"{entry.rate:g}")
+    rows = [{"name": name, "summary": entry.summary, "rate": entry.rate} for name, entry in WORKLOADS.items()]
     answer({"workloads": rows}, as_json, table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -54,12 +55,20 @@ class Workload:
     """The state store that it needs, where the session's own will not do."""
     sink: Callable[[Ask], Sink] | None = None
     """What receives each batch; without one, results are computed and thrown away."""
+    rate: float = 10_000.0
+    """Records a second that two cores sustain with ease: what is offered unless another rate is asked for."""
+    minds: tuple[str, ...] = ()
+    """Which of skew, keys, service_seconds and redis it goes by; the others would change nothing."""
+    prepare: Callable[[Ask], None] | None = None
+    """What must be there before a cluster is started for it, with an error that says what is missing."""
 
 
 def workload(name: str) -> Workload:
     """The workload of this name."""
     if name not in WORKLOADS:
-        raise BadInput(f"there is no workload {name!r}: {', '.join(WORKLOADS)}")
+        near = difflib.get_close_matches(name, WORKLOADS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(WORKLOADS)}"
+        raise BadInput(f"there is no workload {name!r}; {hint}")
     return WORKLOADS[name]
 
 
@@ -134,6 +143,12 @@ def _yahoo(spark: SparkSession, ask: Ask) -> DataFrame:
     return campaign_counts(spark, ask.load(), ask.redis)
 
 
+def _campaigns(ask: Ask) -> None:
+    from penstock.workloads.yahoo import load_campaigns
+
+    load_campaigns(ask.redis)
+
+
 def _redis_sink(ask: Ask) -> Sink:
     from penstock.workloads.yahoo import into_redis
 
@@ -152,9 +167,28 @@ _NEXMARK: Mapping[int, str] = {
     11: "session window: bids of a person",
 }
 _LISTED = (
-    Workload("word-count", "paced word count, with skew", _word_count, "update"),
-    Workload("key-count", "counts of many keys, kept in RocksDB", _key_count, "update"),
-    Workload("paced", "one paced operator behind a shuffle, with skew", _paced),
+    Workload(
+        name="word-count",
+        summary="paced word count, with skew",
+        build=_word_count,
+        output_mode="update",
+        rate=200.0,
+        minds=("skew", "service_seconds"),
+    ),
+    Workload(
+        name="key-count",
+        summary="counts of many keys, kept in RocksDB",
+        build=_key_count,
+        output_mode="update",
+        minds=("skew", "keys"),
+    ),
+    Workload(
+        name="paced",
+        summary="one paced operator behind a shuffle, with skew",
+        build=_paced,
+        rate=500.0,
+        minds=("skew", "service_seconds"),
+    ),
     *(
         Workload(
             f"nexmark-q{number}",
@@ -170,6 +204,9 @@ _LISTED = (
         build=_yahoo,
         output_mode="update",
         sink=_redis_sink,
+        rate=5_000.0,
+        minds=("redis",),
+        prepare=_campaigns,
     ),
 )
 WORKLOADS: Mapping[str, Workload] = {entry.name: entry for entry in _LISTED}

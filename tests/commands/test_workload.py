@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from penstock.cli import perform
-from penstock.commands.workload import figures_of, mean_rate, profile_of, shown
+from penstock.commands.workload import figures_of, mean_rate, minded, profile_of, shown
 from penstock.errors import BadInput
 from penstock.workloads.arrivals import LoadOutcome
 from penstock.workloads.catalog import WORKLOADS
@@ -30,6 +30,11 @@ def test_the_list_names_every_workload(capsys):
         (["paced", "--duration", "soon"], "--duration"),
         (["paced", "--service", "-1"], "--service"),
         (["paced", "--skew", "2"], "skew"),
+        (["paced", "--duration", "0s"], "--duration"),
+        (["paced", "--keys", "5"], "it takes --skew, --service"),
+        (["nexmark-q5", "--skew", "0.5"], "nexmark-q5 does not go by it"),
+        (["nexmark-q55"], "did you mean 'nexmark-q5'?"),
+        (["yahoo", "--redis", "127.0.0.1:1"], "no Redis answers at 127.0.0.1:1"),
     ],
 )
 def test_bad_usage_is_told_in_one_line(arguments, named, capsys):
@@ -37,6 +42,16 @@ def test_bad_usage_is_told_in_one_line(arguments, named, capsys):
     said = capsys.readouterr().err.strip()
     assert named in said
     assert len(said.splitlines()) == 1
+
+
+def test_every_workload_has_a_rate_that_can_be_offered():
+    assert all(profile_of(f"{entry.rate:g}") and entry.rate > 0 for entry in WORKLOADS.values())
+
+
+def test_options_reach_the_workloads_that_go_by_them():
+    given = {"skew": 0.5, "keys": None, "service_seconds": 0.002, "redis": None}
+    assert minded(WORKLOADS["word-count"], given) == {"skew": 0.5, "service_seconds": 0.002}
+    assert minded(WORKLOADS["nexmark-q1"], dict.fromkeys(given)) == {}
 
 
 def test_a_bare_number_is_a_constant_rate():
