@@ -15,6 +15,8 @@ SLACK = 1 + 1e-9
 
 WORTHWHILE = 0.01
 """An instance that shortens a path by less than this share of the target is not worth having."""
+WORTHLESS = 0.002
+"""One that shortens it by less than this is not worth keeping; between the two lies what estimates scatter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ def plan_paths(
     """
     search = _Search(graph, queues, sizes, target)
     search.scale_out()
+    search.give_back()
     search.scale_in(share)
     total, path = slowest_path(graph, search.seconds())
     now, _ = slowest_path(graph, {name: queue.held_seconds for name, queue in queues.items()})
@@ -130,6 +133,7 @@ class _Search:
         self._graph = graph
         self._queues = queues
         self._target = target
+        self._given_back: list[str] = []
         self.sizes = dict(sizes)
 
     def seconds(self) -> dict[str, float]:
@@ -147,6 +151,26 @@ class _Search:
                 return
             self.sizes[slowest] += 1
             total, path = slowest_path(self._graph, self.seconds())
+
+    def give_back(self) -> None:
+        """Where no size meets the target, keep no instance that hardly helps.
+
+        The model takes the speed of an instance for given. Where instances slow each other down, that is what
+        keeps the target from being met, and all that are too many make it worse.
+        """
+        slowest = through(self._graph, self.seconds(), max)
+        for name, queue in self._queues.items():
+            before = self.sizes[name]
+            while self._target * SLACK < slowest[name] < math.inf and self._hardly_helps(queue):
+                self.sizes[name] -= 1
+            if self.sizes[name] < before:
+                self._given_back.append(name)
+
+    def _hardly_helps(self, queue: Queue) -> bool:
+        fewer = self.sizes[queue.name] - 1
+        if fewer < queue.least:
+            return False
+        return queue.seconds(fewer) - queue.seconds(fewer + 1) < WORTHLESS * self._target
 
     def scale_in(self, share: float) -> None:
         """Take instances from the fastest operators of paths under α·R_max; all paths stay within R_max."""
@@ -171,6 +195,8 @@ class _Search:
         if not stuck and not full:
             service = sum(1 / self._queues[name].service for name in path)
             yield f"more instances would hardly help: service alone takes {service:.3g} s"
+        if self._given_back:
+            yield f"instances that hardly help are given back: {', '.join(self._given_back)}"
 
     def _slowest(self, path: tuple[str, ...]) -> str | None:
         """The slowest operator that may grow and gains from it."""

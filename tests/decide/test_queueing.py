@@ -112,6 +112,14 @@ class TestPaths:
         assert max(plan.sizes.values()) <= 5
         assert plan.limits == ("more instances would hardly help: service alone takes 0.4 s",)
 
+    def test_what_hardly_helps_is_given_back_where_no_size_meets_the_target(self):
+        # service alone takes 0.4 s of 0.3 s: with 15 or with 6 an operator answers in 0.2 s and next to nothing
+        asked = {"a": queue("a"), "b": queue("b")}
+        plan = plan_paths(CHAIN, asked, {"a": 15, "b": 4}, 0.3, 0.1)
+        assert plan.sizes["a"] < 8
+        assert asked["a"].seconds(plan.sizes["a"]) - asked["a"].seconds(15) < 0.01 * 0.3
+        assert plan.limits[-1] == "instances that hardly help are given back: a"
+
     @given(graphs(most=5), st.data())
     def test_within_the_target_or_says_why(self, graph, data):
         fed = [o.name for o in graph.operators if o.name not in graph.sources]

@@ -42,3 +42,10 @@ def test_a_queue_whose_randomness_shows_is_given_more_than_its_rate_needs():
     size, reached = ended("autrascale-yahoo-up", "queueing")
     least, missed = ended("autrascale-yahoo-up", "ds2")
     assert reached <= 1 < missed and least < size
+
+
+@pytest.mark.parametrize(("job", "start"), [("wordcount-down", 112), ("yahoo-down", 200)])
+def test_queueing_gives_back_instances_that_slow_each_other_down(job, start):
+    size, reached = ended(f"autrascale-{job}", "queueing")
+    assert reached <= 1
+    assert size < start
