@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class SlowExecutor:
 class CriticalWindow:
     """Critical participation over one batch of a query, from its trigger to its end.
 
-    The shares of `activity` sum to 1; those of `operator` are not divided by its instances. `task_share` is
+    The shares of `activity` sum to 1, and so do those of `causes`; those of `operator` are not divided by its
+    instances. `task_share` is
     what tasks have of the path, the rest is the driver's. `replayed_seconds` is the batch replayed on the
     slots it had, `least_seconds` on as many as it could use.
     """
@@ -57,6 +58,7 @@ class CriticalWindow:
     hot_task: HotTask | None
     answer: str
     slow_executor: SlowExecutor | None = None
+    causes: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def gain_of_slots(self) -> float:
@@ -70,10 +72,13 @@ def top(shares: Mapping[str, float]) -> tuple[str, float] | None:
 
 
 def plain_critical(found: CriticalWindow) -> dict[str, object]:
-    """What people and the journal keep of it: the answer in words, and the largest share of each kind."""
+    """What people and the journal keep of it: the answer in words, the causes, the largest of each kind."""
     largest = {"activity": top(found.activity), "worker": top(found.worker), "operator": top(found.operator)}
     return {
         "batch_id": found.batch_id,
+        "at": found.end,
+        "seconds": found.end - found.start,
+        "causes": dict(found.causes),
         "answer": found.answer,
         "task_share": found.task_share,
         "gain_of_slots": found.gain_of_slots,

@@ -14,7 +14,14 @@ import numpy as np
 
 from penstock.dataflow.critical import CriticalWindow, HotTask, SlowExecutor
 from penstock.diagnose.activity_graph import activity_graph
-from penstock.diagnose.answer import Straggler, find_straggler, findings, plain_answer, task_share
+from penstock.diagnose.answer import (
+    Straggler,
+    cause_shares,
+    find_straggler,
+    findings,
+    plain_answer,
+    task_share,
+)
 from penstock.diagnose.application_log import (
     FAILED,
     KILLED,
@@ -94,6 +101,7 @@ def critical_window(batch: LiveBatch) -> CriticalWindow | None:
         least_seconds=replay(tasks, max(1, len(log.tasks))).seconds,
         hot_task=_hot(find_straggler(log, worst, names), summary),
         answer=plain_answer(findings(summary, log, names)),
+        causes={cause: share for cause, share in cause_shares(summary).items() if share > 0},
         slow_executor=_slow(find_slow_executor(log, worst, names), worst, summary),
     )
 

@@ -54,6 +54,7 @@ def page(comparison: Comparison) -> str:
         subtitle=escape(f"simulated, {lasts}, seed {comparison.seed}"),
         tiles="\n".join(_tile(run.policy, measures.steps) for run, measures in comparison.runs),
         charts=chart,
+        critical="",
         decisions=_figures_table(comparison) + "".join(_actions_table(run) for run, _ in comparison.runs),
         version=escape(installed_version()),
     )

@@ -122,7 +122,7 @@ def _held_at(recent: Points, at: float) -> float:
 def _hover(decision: Mapping[str, Any]) -> str:
     lines = [f"<b>{decision_word(decision)} {change(decision)}</b> at {figures.clock(decision['at'])}"]
     for text in (str(decision.get("reason", "")), effect(decision)):
-        lines += _wrapped(escape_hover(text))
+        lines += wrapped(escape_hover(text))
     return "<br>".join(lines)
 
 
@@ -131,7 +131,8 @@ def escape_hover(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _wrapped(text: str, width: int = 70) -> list[str]:
+def wrapped(text: str, width: int = 70) -> list[str]:
+    """The text in lines of at most so many characters, because hover boxes do not wrap."""
     lines, current = [], ""
     for word in text.split():
         if current and len(current) + len(word) >= width:

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.errors import ActionFailed
 from penstock.view import figures
 from penstock.view.page import PAGE, SCRIPT, STYLE
-from penstock.view.words import change, decision_word, effect, mode
+from penstock.view.words import change, critical, decision_word, effect, mode
 
 Status = Mapping[str, Any]
 CHART = "timeline"
@@ -28,6 +28,7 @@ def page(status: Status) -> str:
         subtitle=escape(_subtitle(status)),
         tiles="\n".join(_tile(label, value, note) for label, value, note in summary(status)),
         charts=_charts(status),
+        critical=_critical(status.get("queries", ()), status.get("recent", ())),
         decisions=decision_table(status.get("decisions", ())),
         version=escape(installed_version()),
     )
@@ -94,6 +95,19 @@ def _charts(status: Status) -> str:
     config = {"displayModeBar": False, "responsive": True}
     text: str = figure.to_html(full_html=False, include_plotlyjs=True, div_id=CHART, config=config)
     return text
+
+
+def _critical(queries: Sequence[Mapping[str, Any]], recent: Sequence[Mapping[str, Any]]) -> str:
+    """What batches waited for: the newest answer of each query in words, and a chart of the last ones."""
+    from penstock.view.critical_chart import analysed, critical_path
+
+    shown = analysed(queries)
+    if not shown:
+        return ""
+    said = "".join(f"<p>{escape(words)}</p>" for words in map(critical, shown) if words)
+    config = {"displayModeBar": False, "responsive": True}
+    chart = critical_path(shown, recent).to_html(full_html=False, include_plotlyjs=False, config=config)
+    return f'<h2>What batches waited for</h2>\n<section class="card">{said}{chart}</section>'
 
 
 def _subtitle(status: Status) -> str:

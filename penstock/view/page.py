@@ -44,19 +44,21 @@ footer { margin-top: 28px; font-size: 13px; }
 
 SCRIPT = """
 (function () {
-  var root = document.documentElement, chart = document.getElementById("timeline");
+  var root = document.documentElement, charts = document.querySelectorAll(".plotly-graph-div");
   var system = window.matchMedia("(prefers-color-scheme: dark)");
   function paint() {
     var style = getComputedStyle(root), ink = style.getPropertyValue("--ink").trim();
     var rule = style.getPropertyValue("--rule").trim(), card = style.getPropertyValue("--card").trim();
     var change = {"font.color": ink, "hoverlabel.bgcolor": card, "hoverlabel.font.color": ink,
       "hoverlabel.bordercolor": rule};
-    ["", "2", "3", "4"].forEach(function (n) {
-      change["yaxis" + n + ".gridcolor"] = rule;
-      change["xaxis" + n + ".linecolor"] = rule;
-      change["xaxis" + n + ".tickcolor"] = rule;
+    charts.forEach(function (chart) {
+      var mine = Object.assign({}, change);
+      Object.keys(chart.layout).forEach(function (name) {
+        if (name.startsWith("yaxis")) { mine[name + ".gridcolor"] = rule; }
+        if (name.startsWith("xaxis")) { mine[name + ".linecolor"] = mine[name + ".tickcolor"] = rule; }
+      });
+      Plotly.relayout(chart, mine);
     });
-    Plotly.relayout(chart, change);
   }
   function dress(dark) { root.dataset.theme = dark ? "dark" : "light"; paint(); }
   document.getElementById("theme").addEventListener("click", function () {
@@ -85,6 +87,7 @@ PAGE = """<!doctype html>
 $tiles
 </section>
 <section class="card">$charts</section>
+$critical
 <h2>Decisions</h2>
 <section class="card">
 $decisions

@@ -15,6 +15,7 @@ from penstock.timeline import Decided, Ended, Point, Timeline
 KINDS = {"nothing-to-do": "hold", "waiting": "wait", "rejected": "rejected"}
 QUIET = ("hold", "wait")
 DECISIONS_KEPT = 200
+WINDOWS_KEPT = 100
 
 Plain = dict[str, Any]
 
@@ -31,7 +32,7 @@ def history(timeline: Timeline) -> Plain:
         "executors": last.parallelism.get(EXECUTORS) if last else None,
         "slots": last.slots if last else None,
         "slots_needed": needed,
-        "queries": _queries(last, needed),
+        "queries": _queries(points, needed),
         "last_decision": {key: latest[key] for key in ("at", "kind", "reason")} if latest else None,
         "recent": recent,
         "decisions": decisions[-DECISIONS_KEPT:],
@@ -83,15 +84,22 @@ def _load(query: QuerySummary) -> float:
     return (query.batch_seconds or 0.0) / (query.period_seconds or 1.0)
 
 
-def _queries(point: Point | None, slots_needed: float | None) -> list[Plain]:
+def _queries(points: Sequence[Point], slots_needed: float | None) -> list[Plain]:
     # the policy states one need for all queries together, so it is a query's own only where it is alone
-    queries = point.queries if point else ()
+    queries = points[-1].queries if points else ()
     own = slots_needed if len(queries) == 1 else None
     return [
         {key: known(value) if isinstance(value, float) else value for key, value in asdict(query).items()}
-        | {"slots_needed": own}
+        | {"slots_needed": own, "critical_windows": critical_windows(points, query.name)}
         for query in queries
     ]
+
+
+def critical_windows(points: Sequence[Point], name: str) -> list[Plain]:
+    """What the query's last analysed batches waited for, oldest first; several points may tell of one."""
+    seen = (query.critical for point in points for query in point.queries if query.name == name)
+    found = {(window["batch_id"], window["at"]): dict(window) for window in seen if window.get("causes")}
+    return list(found.values())[-WINDOWS_KEPT:]
 
 
 def _decisions(

@@ -12,9 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.view import figures
-from penstock.view.words import change, critical, decision_word, effect, in_flight, mode
+from penstock.view.words import cause_word, change, critical, decision_word, effect, in_flight, mode
 
 DECISIONS_SHOWN = 8
+WINDOWS_SHOWN = 12
+CAUSES_SHOWN = 3
 STYLES = {
     "scale-out": "bold green",
     "scale-in": "bold cyan",
@@ -92,7 +94,21 @@ def _queries(status: Status) -> RenderableType:
         table,
         *(_phases(query) for query in queries if query.get("timeline_seconds")),
         *(Text(f"  {said}", style="dim") for said in map(critical, queries) if said),
+        *(_causes(query) for query in queries if query.get("critical_windows")),
     )
+
+
+def _causes(query: Mapping[str, Any]) -> Text:
+    """What the last analysed batches waited for: the largest causes of the newest, and their past."""
+    windows = query["critical_windows"][-WINDOWS_SHOWN:]
+    newest = sorted(windows[-1]["causes"].items(), key=lambda item: -item[1])[:CAUSES_SHOWN]
+    shown = Text(f"  {query['name']}, last batches waited for: ", style="dim")
+    for number, (cause, share) in enumerate(newest):
+        past = figures.sparkline([window["causes"].get(cause, 0.0) for window in windows], len(windows), 1.0)
+        shown.append(("  " if number else "") + f"{cause_word(cause)} ")
+        shown.append(past, style="cyan")
+        shown.append(f" {figures.share(share)}")
+    return shown
 
 
 def _phases(query: Mapping[str, Any]) -> Text:

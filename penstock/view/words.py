@@ -17,6 +17,18 @@ WORDS = {
     "failed": "stepped aside",
 }
 
+CAUSES = {
+    "run": "run of tasks",
+    "gc": "garbage collection",
+    "fetch": "shuffle fetch",
+    "scheduling": "driver's scheduling",
+    "batch log": "offsets and logs",
+    "program": "driver's program",
+    "executors": "executor start",
+    "trigger": "wait for trigger",
+    "result": "results",
+}
+
 
 def mode(status: Mapping[str, Any]) -> str:
     """What the autopilot is doing with this application."""
@@ -65,6 +77,11 @@ def critical(query: Mapping[str, Any]) -> str:
         if kind in found
     ]
     return f"{query['name']}, critical path: {found['answer']} ({', '.join(largest)})"
+
+
+def cause_word(cause: str) -> str:
+    """What the views call a cause of time on the critical path."""
+    return CAUSES.get(cause, cause)
 
 
 def in_flight(status: Mapping[str, Any]) -> str:

@@ -94,8 +94,13 @@ def test_what_is_kept_of_it_is_small_and_plain():
     kept = plain_critical(critical_window(hot_task()))
     assert json.loads(json.dumps(kept)) == kept
     assert kept["operator"]["name"] == "count"
+    assert sum(kept["causes"].values()) == pytest.approx(1)
+    assert next(iter(kept["causes"])) == "run"
     assert set(kept) == {
         "batch_id",
+        "at",
+        "seconds",
+        "causes",
         "answer",
         "task_share",
         "gain_of_slots",

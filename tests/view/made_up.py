@@ -27,6 +27,23 @@ def point(index: int) -> dict[str, Any]:
     }
 
 
+def critical_window(index: int) -> dict[str, Any]:
+    """The batch of this point: its tasks fetch more while the rate is high."""
+    seen = point(index)
+    fetch = 0.25 if seen["offered_per_second"] > 1000 else 0.05
+    causes = {"run": 0.73 - fetch, "fetch": fetch, "scheduling": 0.12, "batch log": 0.08, "gc": 0.07}
+    return {
+        "batch_id": index // 2,
+        "at": seen["at"],
+        "seconds": seen["batch_seconds"],
+        "causes": causes,
+        "answer": f"{causes['run']:.0%} of the critical path is the run of tasks. Most is count <by> word.",
+        "activity": {"name": "processing", "share": causes["run"]},
+        "worker": {"name": "executor 1 slot 0", "share": 0.4},
+        "operator": {"name": "count <by> word", "share": 0.6},
+    }
+
+
 def decision(index: int, kind: str, reason: str, **more: Any) -> dict[str, Any]:
     return {"at": START + index * STEP, "kind": kind, "reason": reason, "count": 1, **more}
 
@@ -80,6 +97,8 @@ def status(**changes: Any) -> dict[str, Any]:
                 "batch_seconds": 4.1,
                 "period_seconds": 10.0,
                 "slots_needed": 4,
+                "critical": critical_window(46),
+                "critical_windows": [critical_window(index) for index in range(0, 48, 2)],
             }
         ],
         "last_decision": {"at": decisions[-1]["at"], "kind": "hold", "reason": decisions[-1]["reason"]},

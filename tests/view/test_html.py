@@ -10,6 +10,7 @@ import pytest
 from penstock.errors import ActionFailed
 from penstock.view import html
 from penstock.view.charts import timeline
+from penstock.view.critical_chart import critical_path
 from tests.view import made_up
 
 
@@ -86,6 +87,47 @@ def test_slots_are_steps_and_changes_are_marked_with_their_reason() -> None:
     }
     # a line through each of the four charts for each of the two changes
     assert len(figure.layout.shapes) == 8
+
+
+def test_the_page_shows_what_batches_waited_for() -> None:
+    queries = made_up.status()["queries"]
+    page = html.page(made_up.status())
+    assert "What batches waited for" in page
+    assert "Most is count &lt;by&gt; word." in page
+    figure = critical_path([*queries, {"name": "idle", "critical_windows": []}])
+    bars = {trace.name: trace for trace in figure.data if trace.type == "bar"}
+    # one colour and one entry in the legend for each cause, the largest first
+    assert list(bars) == [
+        "run of tasks",
+        "shuffle fetch",
+        "driver's scheduling",
+        "offsets and logs",
+        "garbage collection",
+    ]
+    heights = [sum(bar.y[place] for bar in bars.values()) for place in range(24)]
+    assert heights == pytest.approx([window["seconds"] for window in queries[0]["critical_windows"]])
+    assert len({bar.marker.color for bar in bars.values()}) == len(bars)
+    (hover,) = (trace.hovertext[0] for trace in figure.data if trace.type == "scatter")
+    assert "<b>batch 0</b>" in hover and "count &lt;by&gt;" in hover
+
+
+def test_each_query_has_a_chart_of_its_own_and_one_legend() -> None:
+    (query,) = made_up.status()["queries"]
+    other = {
+        **query,
+        "name": "other",
+        "critical_windows": query["critical_windows"][:1],
+        "period_seconds": None,
+    }
+    figure = critical_path([query, other])
+    named = [trace.name for trace in figure.data if trace.type == "bar" and trace.showlegend]
+    assert len(named) == len(set(named)) == 5
+    assert {trace.yaxis for trace in figure.data} == {"y", "y2"}
+
+
+def test_a_page_without_analysed_batches_says_nothing_of_them() -> None:
+    queries = [{**query, "critical_windows": []} for query in made_up.status()["queries"]]
+    assert "waited for" not in html.page(made_up.status(queries=queries))
 
 
 def test_slot_seconds_count_each_size_until_the_next_point() -> None:

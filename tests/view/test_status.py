@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import pytest
+
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import BINS, ExpectedEffect, Hold, MoveState
 from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Waiting
+from penstock.diagnose.live_batch import critical_window
 from penstock.timeline import Timeline
 from penstock.view.status import history
 from penstock.view.words import change, decision_word, in_flight
+from tests.diagnose.live_batches import hot_task
 from tests.fakes import a_query, a_scale, a_window, an_outcome
 
 
@@ -52,6 +56,19 @@ def test_a_rate_that_could_not_be_measured_is_absent_not_a_number() -> None:
     told = history(timeline)
     assert told["recent"][0]["offered_per_second"] is None
     assert told["queries"][0]["offered_per_second"] is None
+
+
+def test_analysed_batches_are_told_once_each_oldest_first() -> None:
+    timeline = Timeline()
+    newest = [
+        critical_window(replace(hot_task(), batch_id=number, start=100.0 + number)) for number in (6, 6, 7)
+    ]
+    for number, window in enumerate(newest):
+        timeline.saw(float(number), a_window(queries=(replace(a_query(), critical=(window,)),)), None)
+    (query,) = history(timeline)["queries"]
+    assert [window["batch_id"] for window in query["critical_windows"]] == [6, 7]
+    assert query["critical"] == query["critical_windows"][-1]
+    assert sum(query["critical"]["causes"].values()) == pytest.approx(1)
 
 
 def test_holds_in_a_row_become_one_with_the_latest_reason() -> None:

@@ -32,7 +32,17 @@ def test_the_view_says_what_a_query_waits_for() -> None:
     shown = " ".join(text(seen, width=200).split())
     assert "critical path: 71% of the critical path is the run of tasks." in shown
     assert "(activity processing 70%, worker executor 1 slot 0 40%)" in shown
-    assert "critical path" not in text(made_up.status())
+    (query,) = made_up.status()["queries"]
+    assert "critical path" not in text(
+        made_up.status(queries=[{**query, "critical": {}, "critical_windows": []}])
+    )
+
+
+def test_the_view_shows_the_largest_causes_of_the_last_windows() -> None:
+    shown = text(made_up.status(), width=200)
+    (line,) = (one for one in shown.splitlines() if "last batches" in one)
+    assert "run of tasks ▄▄▄▄▆▆▆▆▆▆▆▆ 68%" in line and "garbage" not in line
+    assert line.rstrip().endswith("8%")
 
 
 def test_the_view_shows_rates_backlog_batch_time_slots_and_reasons() -> None:
