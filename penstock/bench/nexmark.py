@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.bench.report import BenchReport, Row, Target
 from penstock.bench.spark_cluster import cluster, scratch_directory
 from penstock.bench.spark_workload import Pace, capacity, run_load, workload_shape
+from penstock.errors import ActionFailed
 from penstock.workloads.arrivals import LoadOutcome
 from penstock.workloads.catalog import Ask, Workload, workload
 from penstock.workloads.nexmark import COLUMNS, Nexmark
@@ -48,7 +49,7 @@ class Effort:
     """Of the capacity, tried in this order until one is sustained."""
 
 
-FULL = Effort(tuple(QUERIES), batches=4, batch_seconds=2.0, pace=Pace(4, 10), shares=(0.75, 0.5))
+FULL = Effort(tuple(QUERIES), batches=4, batch_seconds=2.0, pace=Pace(8, 12), shares=(0.75, 0.5))
 QUICK = Effort(QUICK_QUERIES, batches=2, batch_seconds=1.5, pace=Pace(3, 8), shares=(0.7,))
 FIRST_BATCH = 100_000
 """Events of the batches that warm a query up and tell how large the measured ones should be."""
@@ -63,9 +64,25 @@ def run(quick: bool, progress: Progress) -> BenchReport:
     shape = workload_shape(CORES, "penstock bench nexmark")
     with cluster(shape) as spark, scratch_directory() as scratch:
         source = _source_capacity(spark, scratch, effort, progress)
-        rows = [_row(spark, scratch, number, effort, progress) for number in effort.queries]
+        rows, failures = _rows(spark, scratch, effort, progress)
     summary = _summary(rows, generator, source)
-    return BenchReport("nexmark", summary, rows, targets(rows, generator), {}, _notes(effort))
+    judged = targets(rows, generator, len(failures))
+    return BenchReport("nexmark", summary, rows, judged, {}, [*failures, *_notes(effort)])
+
+
+def _rows(
+    spark: SparkSession, scratch: Path, effort: Effort, progress: Progress
+) -> tuple[list[Row], list[str]]:
+    """A row for each query; one that could not be measured costs its own row and no other's."""
+    rows: list[Row] = []
+    failures: list[str] = []
+    for place, number in enumerate(effort.queries, start=1):
+        progress(f"query {number}, {place} of {len(effort.queries)}")
+        try:
+            rows.append(_row(spark, scratch, number, effort, progress))
+        except ActionFailed as problem:
+            failures.append(f"q{number} could not be measured: {problem}")
+    return rows, failures
 
 
 def events_per_second(wanted: Wanted, progress: Progress, seconds: float = 0.7) -> float:
@@ -146,14 +163,14 @@ def row_figures(found: LoadOutcome, rate: float, most: float, made: float) -> di
     }
 
 
-def targets(rows: list[Row], generator: float) -> list[Target]:
+def targets(rows: list[Row], generator: float, unmeasured: int = 0) -> list[Target]:
     """What the benchmark promises."""
-    failed = sum(row["sustained_records_per_s"] is None for row in rows)
+    failed = sum(row["sustained_records_per_s"] is None for row in rows) + unmeasured
     share = max((row["generator_share"] for row in rows), default=None)
     return [
         Target("generator, events a second on one core", ">= 2000000", generator),
         Target("share of the cores that generating takes, at most", "<= 0.5", share),
-        Target("queries whose backlog grew at every rate tried", "== 0", failed),
+        Target("queries without a rate that they sustain", "== 0", failed),
     ]
 
 

@@ -30,6 +30,9 @@ JIT = "-XX:+UseSerialGC -XX:-UsePerfData -Djdk.lang.Process.launchMechanism=VFOR
 HEAD_START_SECONDS = 3.0
 """A query starts before its load does: what is offered during its planning would be a backlog."""
 
+PATIENCE_SECONDS = 180.0
+"""For the few batches that tell a capacity: a workload that needs longer is offered too much by far."""
+
 Progress = Callable[[str], None]
 
 
@@ -88,8 +91,14 @@ def capacity(
     endless = replace(ask, profile=f"constant:{ask.most_per_batch}", start=time.time() - DAYS_AGO)
     with running(spark, entry, endless, checkpoint, 0.0) as query:
         seen: list[Committed] = []
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while len(seen) < batches + warm_up:
             check(query)
+            if time.monotonic() > deadline:
+                raise ActionFailed(
+                    f"{entry.name} ended only {len(seen)} of {batches + warm_up} batches of "
+                    f"{ask.most_per_batch} records in {PATIENCE_SECONDS:g} s"
+                )
             time.sleep(0.1)
             seen = committed(query)
     rates = [(batch.end - batch.first) / (batch.ended - batch.began) for batch in seen[warm_up:]]

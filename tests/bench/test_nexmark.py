@@ -33,6 +33,10 @@ def test_a_growing_backlog_is_no_sustained_rate_and_misses_the_target():
     assert [target.met for target in targets([a_row(), row], 3e6)] == [True, True, False]
 
 
+def test_a_query_that_could_not_be_measured_misses_the_target():
+    assert [target.met for target in targets([a_row()], 3e6, unmeasured=1)] == [True, True, False]
+
+
 def test_a_query_bound_by_its_generator_misses_the_target():
     assert [target.met for target in targets([a_row(made=1000.0)], 1e6)] == [False, False, True]
 
