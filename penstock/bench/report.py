@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from penstock.errors import BadInput
@@ -86,7 +86,8 @@ class BenchReport:
     def print_table(self, console: Console) -> None:
         """Print rows, summary, targets, published figures and notes for a reader."""
         if self.results:
-            console.print(_rows_table(self.bench, self.results))
+            for table in _rows_tables(self.bench, self.results, console.width):
+                console.print(table)
         if self.summary:
             console.print(_pairs_table("summary", self.summary))
         if self.targets:
@@ -120,14 +121,44 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _rows_table(title: str, rows: list[Row]) -> Table:
+BORDERS = 3
+
+
+def _rows_tables(title: str, rows: list[Row], width: int) -> Iterator[Table]:
+    """All columns, in as many tables as the width asks for; each begins with the names of its rows."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    table = Table(title=title)
+    names = [
+        column for column in columns if all(isinstance(row.get(column), str) for row in rows)
+    ] or columns[:1]
+    figures = [column for column in columns if column not in names]
+    room = width - sum(_width(column, rows) for column in names) - 1
+    for number, group in enumerate(_packed(figures, rows, room)):
+        table = Table(title=title if number == 0 else None)
+        for column in (*names, *group):
+            least = _width(column, rows) - BORDERS
+            side: JustifyMethod = "left" if column in names else "right"
+            table.add_column(column.replace("_", " "), justify=side, min_width=least)
+        for row in rows:
+            table.add_row(*(_text(row.get(column)) for column in (*names, *group)))
+        yield table
+
+
+def _packed(columns: list[str], rows: list[Row], room: int) -> list[list[str]]:
+    groups: list[list[str]] = [[]]
+    left = room
     for column in columns:
-        table.add_column(column, justify="right", overflow="fold")
-    for row in rows:
-        table.add_row(*(_text(row.get(column)) for column in columns))
-    return table
+        left -= _width(column, rows)
+        if left < 0 and groups[-1]:
+            groups.append([])
+            left = room - _width(column, rows)
+        groups[-1].append(column)
+    return groups
+
+
+def _width(column: str, rows: list[Row]) -> int:
+    """What a column needs with its borders, when its heading breaks between words."""
+    texts = [*column.split("_"), *(_text(row.get(column)) for row in rows)]
+    return max(len(text) for text in texts) + BORDERS
 
 
 def _pairs_table(title: str, pairs: Mapping[str, Any]) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ from penstock.bench.spark_cluster import (
 from penstock.bench.traces import BatchSeen, SlotsSeen
 from penstock.dataflow.window import EXECUTORS
 from penstock.errors import ActionFailed
-from penstock.journal.records import ActionRecord
+from penstock.journal.records import ActionRecord, DecisionRecord
 from penstock.journal.store import journal_at
 from penstock.workloads.word_count import WordCount, start_word_count
 
@@ -62,6 +62,7 @@ class Run:
     batches: tuple[BatchSeen, ...]
     slots: tuple[SlotsSeen, ...]
     actions: tuple[ActionRecord, ...] = ()
+    decisions: tuple[DecisionRecord, ...] = ()
 
 
 def run_ds2(experiment: Experiment) -> Run:
@@ -79,7 +80,7 @@ def run_ds2(experiment: Experiment) -> Run:
                 autopilot.detach()
 
         run = _watched(spark, experiment, scratch, steer)
-        return replace(run, actions=_actions(journal, spark.sparkContext.applicationId))
+        return _recorded(run, journal, spark.sparkContext.applicationId)
 
 
 def run_dynamic_allocation(experiment: Experiment) -> Run:
@@ -201,10 +202,8 @@ def _wait_for_executors(spark: SparkSession, count: int, timeout_seconds: float 
         time.sleep(0.2)
 
 
-def _actions(path: str, application: str) -> tuple[ActionRecord, ...]:
-    """The changes of size; that state moved afterwards is no step."""
-    journal = journal_at(path)
-    try:
-        return tuple(action for action in journal.actions(application) if EXECUTORS in action.planned)
-    finally:
-        journal.close()
+def _recorded(run: Run, path: str, application: str) -> Run:
+    """With the changes of size and the decisions; that state moved afterwards is no step."""
+    with closing(journal_at(path)) as journal:
+        actions = tuple(action for action in journal.actions(application) if EXECUTORS in action.planned)
+        return replace(run, actions=actions, decisions=journal.decisions(application))

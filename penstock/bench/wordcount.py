@@ -118,14 +118,16 @@ def run(quick: bool, progress: Progress) -> BenchReport:
     rates = [HIGH_RATE] if quick else [HIGH_RATE, LOW_RATE]
     measured = search(rates, [3, 2] if quick else [5, 4, 3, 2, 1], 2 if quick else 3, progress)
     optimum = {rate: least_that_keeps_up(measured[rate]) for rate in rates}
-    rows = []
+    rows, said = [], []
     for case in cases:
         for system, runner in RUNNERS.items():
             progress(f"{case.name}, {system}: {LOAD_AFTER_SECONDS + case.seconds:.0f} s")
-            rows.append(row_of(case, system, runner(case.experiment()), optimum))
+            seen = runner(case.experiment())
+            rows.append(row_of(case, system, seen, optimum))
+            said += last_words(case, seen)
             progress(", ".join(f"{key} {value}" for key, value in rows[-1].items()))
     return BenchReport(
-        "wordcount", _summary(rows, measured), rows, targets(rows), PUBLISHED, _notes(rows, measured)
+        "wordcount", _summary(rows, measured), rows, targets(rows), PUBLISHED, _notes(rows, measured) + said
     )
 
 
@@ -171,6 +173,18 @@ def row_of(case: Case, system: str, seen: Run, optimum: Mapping[float, int | Non
         "slot_seconds": round(slot_seconds(seen.slots, loaded, ended)),
         "prediction_error": max((error for error in errors if error is not None), default=None),
     }
+
+
+def last_words(case: Case, seen: Run) -> list[str]:
+    """What was decided last in each phase, so that a size that is off can be understood."""
+    said = []
+    for number, (start, end, _) in enumerate(case.spans(seen.origin), start=1):
+        within = [one for one in seen.decisions if start <= one.last_at and one.first_at < end]
+        if within:
+            said.append(
+                f"{case.name}, last decision of phase {number}: {within[-1].kind}: {within[-1].reason}"
+            )
+    return said
 
 
 def _changes(seen: Run, system: str) -> list[SlotsSeen]:

@@ -71,6 +71,16 @@ def test_the_table_shows_every_column_and_the_notes():
         assert expected in text
 
 
+def test_a_wide_table_is_cut_between_columns_and_names_its_rows_in_each_part():
+    out = io.StringIO()
+    rows = [{"case": f"case-{n}", **{f"figure_{k}": 1000 * k + n for k in range(12)}} for n in (1, 2)]
+    BenchReport("wide", {}, rows, []).print_table(Console(file=out, width=60))
+    text = out.getvalue()
+    assert all(len(line) <= 60 for line in text.splitlines())
+    assert all(str(1000 * k + n) in text for k in range(12) for n in (1, 2))
+    assert text.count("case-1") == text.count("case-2") > 1
+
+
 def test_every_bench_names_a_module_that_is_there():
     assert {"wordcount", "overhead", "decision"} <= set(BENCHES)
     assert all(find_spec(module) is not None for module in BENCHES.values())
