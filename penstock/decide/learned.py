@@ -28,6 +28,8 @@ CAPACITY = "capacity of "
 """What the keys of remembered capacities begin with; the rest is the operator."""
 SURE = 3.0
 """Standard errors of rate and capacity by which the need must differ from what is held."""
+PRESUMED_NOISE = 0.1
+"""Noise of offered rates that differ before it is known: only what it does not explain is acted on then."""
 ON_SLOTS = "on shared slots the costs for each number of slots have learned what slots take from each other"
 
 
@@ -133,8 +135,9 @@ class LearnedDs2Policy:
                 return _Sized(held, exact, f"{held} may be enough, for all that noise lets one tell")
             return self._by_curve(memory, held, needed, exact)
         safe = _whole(exact * margin)
-        # nothing is lost by waiting until one step is enough
-        if safe >= held or (safe > _whole(exact) and not doubt.settled):
+        # What is kept for safety now may look too much once more readings are in: a reduction that would not
+        # be worth making even then is not begun. And nothing is lost by waiting until one step is enough.
+        if _whole(exact * margin**2) >= held or (safe > _whole(exact) and not doubt.settled):
             return _Sized(held, exact, f"{held} may be needed, for all that noise lets one tell")
         return self._by_curve(memory, held, needed * margin, exact * margin, exact)
 
@@ -156,7 +159,7 @@ class LearnedDs2Policy:
 
 
 def _drifting() -> SteadyLevel:
-    return SteadyLevel(drifts=True)
+    return SteadyLevel(drifts=True, presumed_noise=PRESUMED_NOISE)
 
 
 def _doubt(levels: Sequence[SteadyLevel]) -> _Doubt:

@@ -43,6 +43,7 @@ class CapacityCurve:
         self.capacity = np.array([point.capacity for point in ordered])
         weight = np.array([point.weight for point in ordered])
         self.error = np.maximum(noise / np.sqrt(weight), EXACT)
+        self._noisy = noise > EXACT
 
     def bounds(self, least: int, most: int) -> Bounds:
         """What is possible with `least` to `most` instances."""
@@ -55,7 +56,8 @@ class CapacityCurve:
             # may be there, would say that one instance alone does as much.
             known = (instances >= self.sizes[0]) & (instances <= self.sizes[-1])
             surely = np.where(known, surely, 0.0)
-            perhaps = np.max([fit.high for fit in fits], axis=0)
+            # noise lets no edge keep its promise, and the hopeful one mostly asks for a second step
+            perhaps = np.max([fit.capacity if self._noisy else fit.high for fit in fits], axis=0)
             low, high = np.clip(surely, low, high), np.clip(perhaps, low, high)
         return Bounds(instances, low, high)
 

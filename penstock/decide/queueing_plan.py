@@ -16,7 +16,7 @@ SLACK = 1 + 1e-9
 WORTHWHILE = 0.01
 """An instance that shortens a path by less than this share of the target is not worth having."""
 WORTHLESS = 0.002
-"""One that shortens it by less than this is not worth keeping; between the two lies what estimates scatter."""
+"""One that shortens it by less is not worth keeping; between the two lies what estimates scatter."""
 
 
 @dataclass(frozen=True, slots=True)

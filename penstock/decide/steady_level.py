@@ -16,6 +16,8 @@ differences of these: 1 / (0.6745 · √2) and 1 / (0.6745 · √6)."""
 NEWEST_ALONE = 5.0
 SEVERAL = 4.0
 """Standard errors by which the newest reading, or the newest few, must differ to begin a new level."""
+MOST_LUCK = 2.0
+"""How many times the noise that successive differences show the true one may be."""
 DUST = 1e-9
 """Relative: what differs by less differs by rounding alone."""
 
@@ -25,10 +27,13 @@ class SteadyLevel:
 
     A figure that `drifts`, as load does, differs from reading to reading without noise; then noise is told by
     how these differences differ.
+    Early readings that differ may be noise or a move; with a `presumed_noise` they count as noise if it can
+    explain them, until enough have come to tell.
     """
 
-    def __init__(self, drifts: bool = False) -> None:
+    def __init__(self, drifts: bool = False, presumed_noise: float | None = None) -> None:
         self._drifts = drifts
+        self._presumed = presumed_noise
         self._last: tuple[float, ...] = ()
         self._readings: deque[float] = deque(maxlen=MOST_READINGS)
         self._differences: deque[float] = deque(maxlen=MOST_DIFFERENCES)
@@ -67,6 +72,9 @@ class SteadyLevel:
     def add(self, reading: float) -> None:
         """Take a reading into the level, or begin a new one with it."""
         self._note_difference(reading)
+        if self._presumed is not None and self._is_surprising(reading):
+            self.expect(self._presumed)
+            self._presumed = None
         self._readings.append(reading)
         if not math.isfinite(sum(self._readings)):
             # readings beyond all measure, whose sum is no number: the newest is as good as any
@@ -90,6 +98,11 @@ class SteadyLevel:
             self._differences.append(abs(difference) / self._mean)
         self._last = seen[-2:]
 
+    def _is_surprising(self, reading: float) -> bool:
+        """Whether a reading differs from the one before while noise is unknown."""
+        unknown = len(self._differences) < LEAST_DIFFERENCES
+        return unknown and bool(self._readings) and abs(reading - self._mean) > DUST * abs(self._mean)
+
     def _forget(self, oldest: int) -> None:
         for _ in range(oldest):
             self._readings.popleft()
@@ -99,14 +112,26 @@ class SteadyLevel:
         total = len(self._readings)
         if noise is None:
             return total - 1
-        readings, newest, older = list(self._readings), 0.0, sum(self._readings)
-        scale = noise * older / total
-        for count in range(1, total):
-            reading = readings[-count]
-            newest, older = newest + reading, older - reading
-            rest = total - count
-            distance = abs(newest / count - older / rest)
+        level = sum(self._readings) / total
+        deviations = [reading - level for reading in reversed(self._readings)]
+        newest, squares = 0.0, sum(deviation * deviation for deviation in deviations)
+        for count, deviation in enumerate(deviations[:-1], start=1):
+            newest, rest = newest + deviation, total - count
+            # deviations from the mean sum to zero, so the others' sum is what the newest have too much
+            distance = abs(newest) * (1 / count + 1 / rest)
+            within = squares - newest * newest * (1 / count + 1 / rest)
+            scale = _scale(noise * level, within, total - 2)
             allowed = (NEWEST_ALONE if count == 1 else SEVERAL) * scale * math.sqrt(1 / count + 1 / rest)
             if distance > allowed:
                 return rest
         return 0
+
+
+def _scale(noise: float, squares: float, freedom: int) -> float:
+    """The noise by which two parts of a level are told apart.
+
+    Few differences may make noise look small by luck. Then the readings of the parts scatter more around
+    their own means, and that counts, up to a bound: what drifts scatters without noise.
+    """
+    scatter = math.sqrt(max(0.0, squares) / freedom) if freedom > 0 else 0.0
+    return max(noise, min(scatter, MOST_LUCK * noise))

@@ -236,3 +236,14 @@ def test_on_shared_slots_it_is_ds2_and_says_why():
 def test_settings_out_of_range_are_refused():
     with pytest.raises(BadSettings, match="least_sizes"):
         policy(least_sizes=1)
+
+
+def test_the_first_windows_of_a_noisy_load_are_not_believed_one_by_one():
+    """Before noise is known a reading a quarter off is no reason to change; one that doubles is."""
+    pipeline, asked = Pipeline({"work": 100.0}, {"work": 4}), policy()
+    for rate in (380.0, 475.0, 390.0):
+        pipeline.backlog = 0.0
+        answer = asked.propose(without_backlog(pipeline.run(rate)))
+        assert isinstance(answer, Hold), answer
+    pipeline.backlog = 0.0
+    assert isinstance(asked.propose(without_backlog(pipeline.run(900.0))), Scale)

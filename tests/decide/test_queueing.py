@@ -113,7 +113,7 @@ class TestPaths:
         assert plan.limits == ("more instances would hardly help: service alone takes 0.4 s",)
 
     def test_what_hardly_helps_is_given_back_where_no_size_meets_the_target(self):
-        # service alone takes 0.4 s of 0.3 s: with 15 or with 6 an operator answers in 0.2 s and next to nothing
+        # service alone takes 0.4 s of 0.3 s: with 15 or with 6, an operator needs little more than 0.2 s
         asked = {"a": queue("a"), "b": queue("b")}
         plan = plan_paths(CHAIN, asked, {"a": 15, "b": 4}, 0.3, 0.1)
         assert plan.sizes["a"] < 8

@@ -92,3 +92,43 @@ def test_numbers_beyond_all_measure_do_not_spoil_it():
 def test_nothing_is_a_level_too():
     assert fed([0.0] * 5).mean == 0.0
     assert fed([0.0] * 5 + [10.0]).mean == 10.0
+
+
+def presuming(readings, presumed=0.1):
+    level = SteadyLevel(drifts=True, presumed_noise=presumed)
+    for reading in readings:
+        level.add(float(reading))
+    return level
+
+
+def test_early_readings_that_differ_are_pooled_if_the_presumed_noise_explains_them():
+    level = presuming([100, 120])
+    assert (level.mean, level.count) == (110.0, 2)
+    assert level.noise == pytest.approx(0.1)
+    assert level.error > 0
+
+
+def test_an_early_step_beyond_the_presumed_noise_is_followed_at_once():
+    assert presuming([100, 100, 250]).mean == 250.0
+
+
+def test_early_readings_that_agree_need_no_presumption():
+    level = presuming([100, 100, 100])
+    assert (level.noise, level.error, level.mean) == (None, 0.0, 100.0)
+
+
+def test_a_presumption_gives_way_to_what_is_seen():
+    assert presuming([100, 101, *[100] * 20]).noise < 1e-6
+    assert presuming(noisy(100.0, 0.02, 60)).noise == pytest.approx(0.02, rel=0.5)
+
+
+def test_noise_that_looks_small_by_luck_seldom_makes_a_step():
+    """By neighbouring readings alone, one in eight of these steady loads would begin a new level."""
+    mistaken = 0
+    for seed in range(300):
+        level, counts = SteadyLevel(drifts=True), []
+        for reading in noisy(100.0, 0.1, 80, seed):
+            level.add(float(reading))
+            counts.append(level.count)
+        mistaken += min(counts[16:]) <= 3
+    assert mistaken <= 0.08 * 300
