@@ -67,4 +67,7 @@ def measured_figures(window: ApplicationWindow) -> Mapping[str, float]:
         figures["utilisation_ratio"], figures["batch_seconds"] = max(busy)
     elif batches:
         figures["batch_seconds"] = max(batches)
+    latencies = [query.latency_seconds for query in queries if query.latency_seconds is not None]
+    if latencies:
+        figures["latency_seconds"] = max(latencies)
     return figures

@@ -83,7 +83,8 @@ class QueryWindow:
 
     `batches` are the batches that finished in the window, oldest first, for queries that share slots;
     `period_seconds` is the trigger interval, None when batches follow each other at once.
-    `latency_seconds` is the end-to-end latency seen (waiting in the source plus processing), when known.
+    `latency_seconds` is the end-to-end latency seen (waiting in the source plus processing), when known: of
+    the mean record, and of the oldest one `oldest_latency_seconds`; `latency_by` says what it rests on.
     `timeline_seconds` says where the newest batch spent its time, phase by phase, until the next trigger.
     `critical` tells what was on the critical path of the batches last analysed, oldest first.
     """
@@ -98,6 +99,8 @@ class QueryWindow:
     latency_seconds: float | None = None
     timeline_seconds: Mapping[str, float] = field(default_factory=dict)
     critical: tuple[CriticalWindow, ...] = ()
+    oldest_latency_seconds: float | None = None
+    latency_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

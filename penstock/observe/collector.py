@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +15,7 @@ from penstock.dataflow.critical import CriticalWindow
 from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.dataflow.metrics import InstanceMetrics, MetricWindow
 from penstock.dataflow.window import QueryWindow, SourceRate
+from penstock.observe.latency import Latency, MeasuredBy, measured, over_batches
 from penstock.observe.matching import OfferedToSource, rates_of_leaves
 from penstock.observe.progress import BatchProgress
 from penstock.observe.stages import OperatorOutline, TaskTable
@@ -34,6 +35,7 @@ class ObservedBatch:
     slots: int
     settled: bool = True
     critical: CriticalWindow | None = None
+    latency: Latency | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class QueryCollector:
         self._track_sources(batch.progress, waiting)
         self.newest = batch.progress
         if batch.progress.executed:
-            self._batches.append(batch)
+            arrivals = [track.arrivals for track in self._tracks if track.arrivals is not None]
+            self._batches.append(replace(batch, latency=measured(batch.progress, arrivals)))
         if layout and batch.tables:
             self._layout = tuple(layout)
 
@@ -97,6 +100,7 @@ class QueryCollector:
         graph = self._graph()
         batches = [batch for batch in self._batches if start < batch.progress.end <= now]
         detailed = [batch for batch in batches if self._has_layout(batch)]
+        latency = self._latency(batches)
         return QueryWindow(
             query_id=self.query_id,
             name=self.name,
@@ -105,7 +109,9 @@ class QueryCollector:
             sources=self._source_rates(batches, start, now),
             batches=tuple(_execution(batch) for batch in detailed),
             period_seconds=self.period_seconds,
-            latency_seconds=self._latency(batches),
+            latency_seconds=None if latency is None else latency.mean,
+            oldest_latency_seconds=None if latency is None else latency.oldest,
+            latency_by="" if latency is None else latency.by.value,
             timeline_seconds=self._timeline(),
             critical=self._critical(),
         )
@@ -188,12 +194,18 @@ class QueryCollector:
         newest = self._batches[-1].progress.timeline
         return newest.phases(self.period_seconds or newest.total)
 
-    def _latency(self, batches: Sequence[ObservedBatch]) -> float | None:
-        """Mean wait for the trigger plus processing, of the newest batch."""
+    def _latency(self, batches: Sequence[ObservedBatch]) -> Latency | None:
+        """As measured; where nothing tells when records came, half a trigger's wait and the newest batch."""
         if not batches:
             return None
-        spans = _spans([batch.progress for batch in batches], self.period_seconds)
-        return spans[-1] / 2 + batches[-1].progress.timeline.total
+        told = [batch.latency for batch in batches if batch.latency is not None]
+        latency = over_batches(told)
+        if latency is not None:
+            return latency
+        span = _spans([batch.progress for batch in batches], self.period_seconds)[-1]
+        newest = batches[-1].progress
+        seconds = newest.timeline.total
+        return Latency(span / 2 + seconds, span + seconds, newest.input_records, MeasuredBy.ESTIMATE)
 
 
 def _usual_seconds(operator: str, batches: Sequence[ObservedBatch], tasks: int) -> tuple[float, ...]:

@@ -23,6 +23,15 @@ class SourceProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class EventTimes:
+    """When the events of a batch happened, by the column that has the watermark; moments in seconds."""
+
+    mean: float
+    oldest: float
+    newest: float
+
+
+@dataclass(frozen=True, slots=True)
 class BatchTimeline:
     """Where a batch spent its time, in seconds; what Spark left out is 0."""
 
@@ -64,6 +73,8 @@ class BatchProgress:
     phases_ms: Mapping[str, float] = field(default_factory=dict)
     state_load_ms: float = 0.0
     state_commit_ms: float = 0.0
+    event_times: EventTimes | None = None
+    """None without a watermark, and for a batch without records."""
 
     @property
     def end(self) -> float:
@@ -79,7 +90,7 @@ def parse_progress(report: Mapping[str, Any]) -> BatchProgress:
         return BatchProgress(
             run_id=str(report["runId"]),
             batch_id=int(report["batchId"]),
-            start=datetime.fromisoformat(str(report["timestamp"])).timestamp(),
+            start=_moment(report["timestamp"]),
             timeline=_timeline(durations),
             input_records=_count(report.get("numInputRows")),
             sources=tuple(_source(source) for source in report.get("sources") or ()),
@@ -90,9 +101,20 @@ def parse_progress(report: Mapping[str, Any]) -> BatchProgress:
                 _count((op.get("customMetrics") or {}).get("rocksdbLoadLatencyMs")) for op in stores
             ),
             state_commit_ms=sum(_count(op.get("commitTimeMs")) for op in stores),
+            event_times=_event_times(report.get("eventTime") or {}),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise BadMetrics(f"a progress report cannot be read: {error!r}") from error
+
+
+def _moment(text: Any) -> float:
+    return datetime.fromisoformat(str(text)).timestamp()
+
+
+def _event_times(report: Mapping[str, Any]) -> EventTimes | None:
+    if not {"avg", "min", "max"} <= report.keys():
+        return None
+    return EventTimes(_moment(report["avg"]), _moment(report["min"]), _moment(report["max"]))
 
 
 def _timeline(milliseconds: Mapping[str, float]) -> BatchTimeline:

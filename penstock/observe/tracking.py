@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from penstock.observe.files import FileTally
+from penstock.observe.latency import Arrivals, arrivals_between
 from penstock.observe.progress import SourceProgress
 from penstock.observe.sources import OfferedSample, offered_rate, reader_for, sampled_at, unread_records
 
@@ -34,6 +35,8 @@ class SourceTrack:
         self._files = FileTally()
         self._listed = False
         self._last_rate = math.nan
+        self.arrivals: Arrivals | None = None
+        """When the records of the newest batch had come; None where the source's offsets do not tell."""
 
     def begin(self, batch_id: int) -> None:
         """The first report of the run that was seen; batch 0 means that nothing was read before."""
@@ -49,11 +52,16 @@ class SourceTrack:
     def add(self, source: SourceProgress, at: float, waiting: Waiting | None) -> str | None:
         """Take in one report; the answer is a warning, where one is due."""
         self._read += source.input_records
+        self.arrivals = None
         reader = reader_for(source.description)
         read = reader.records(source.end_offset, source.description)
         offered = reader.records(source.latest_offset or source.end_offset, source.description)
         if read is not None and offered is not None:
+            before = self._samples[-1].read if self._samples else None
             self._samples.append(OfferedSample(sampled_at(source.latest_offset, at), offered, read))
+            first = reader.records(source.start_offset, source.description)
+            first = before if first is None else first
+            self.arrivals = None if first is None else arrivals_between(list(self._samples), first, read)
             return None
         self.told_by_reading = True
         self._listed = reader.listed

@@ -114,3 +114,19 @@ def test_whatever_a_field_holds_nothing_but_bad_metrics_is_raised(field, value):
         return
     assert progress.input_records >= 0
     assert progress.timeline.other >= 0
+
+
+def test_event_times_of_a_query_with_a_watermark():
+    told = {
+        "avg": "2026-11-16T00:40:06.500Z",
+        "max": "2026-11-16T00:40:07.000Z",
+        "min": "2026-11-16T00:40:06.000Z",
+        "watermark": "2026-11-16T00:39:57.000Z",
+    }
+    events = parse_progress({**WORD_COUNT, "eventTime": told}).event_times
+    assert (events.mean, events.oldest, events.newest) == (1794789606.5, 1794789606.0, 1794789607.0)
+    assert parse_progress(WORD_COUNT).event_times is None
+    # a batch without records moves the watermark alone
+    assert parse_progress({**IDLE, "eventTime": {"watermark": told["watermark"]}}).event_times is None
+    with pytest.raises(BadMetrics):
+        parse_progress({**WORD_COUNT, "eventTime": {**told, "avg": "soon"}})
