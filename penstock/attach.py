@@ -108,6 +108,7 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
     """Put the real parts together; observing only means that no actuator is built."""
     from penstock.decide.manager import ScalingManager
     from penstock.decide.registry import make_policy
+    from penstock.decide.restarts import RecommendOnly
     from penstock.former_runs import settle_former_runs
     from penstock.journal.store import journal_at
     from penstock.loop import Loop, LoopSettings
@@ -116,7 +117,7 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
     from penstock.observe.spark_source import SparkSource
     from penstock.remembering import remembering
     from penstock.repartitioning import Repartitioning
-    from penstock.sizing import sizes_memory, with_sizing
+    from penstock.sizing import at_work, desk_of, restart_under_way, sizes_memory, with_sizing
     from penstock.state_control import StateControl
 
     journal: Journal = journal_at(settings.journal, retained=settings.retained_observations)
@@ -131,21 +132,23 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
     mover = SparkMover(spark, settings, source.state_tasks)
     actuator, notes = _actuator(spark, settings, source, mover)
     sized, unknown = with_sizing(source, spark, settings, sizes_memory(settings, report_to))
+    desk = desk_of(spark, settings, journal)
     loop = Loop(
         application_id(spark),
         sized,
         policy,
-        ScalingManager(settings.manager()),
+        ScalingManager(settings.manager(), desk or RecommendOnly()),
         journal,
         actuator,
         LoopSettings(policy_interval=settings.policy_interval),
         mover,
     )
+    loop.restarter = desk
 
     @contextmanager
     def life() -> Iterator[None]:
-        settle_former_runs(journal, name, loop.application, time.time())
-        with closing(journal), closing(mover):
+        settle_former_runs(journal, name, loop.application, time.time(), spared=restart_under_way())
+        with closing(journal), closing(mover), at_work(desk, loop, name):
             yield
 
     return Autopilot(

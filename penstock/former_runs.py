@@ -48,29 +48,36 @@ def settle_former_runs(
     application: str,
     now: float,
     is_over: Callable[[Mapping[str, Any]], bool] | None = None,
+    spared: frozenset[int] = frozenset(),
 ) -> None:
-    """Close what dead runs of this name left open, and write down that this one began; raises nothing."""
+    """Close what dead runs of this name left open, and write down that this one began; raises nothing.
+
+    `spared` are actions that somebody else sees to their end.
+    """
     try:
         for former, process in runs.recall(name, KIND).items():
             if former != application and (is_over or process_is_over)(process):
-                _close(runs, former, application, now)
+                _close(runs, former, application, now, spared)
         runs.remember(now, name, KIND, application, this_process())
     except Exception as error:
         # what an earlier run left behind must not keep this one from being watched
         log.warning("%s: actions that earlier runs left open stay open: %s", name, error)
 
 
-def _close(runs: Runs, former: str, application: str, now: float) -> None:
+def _close(runs: Runs, former: str, application: str, now: float, spared: frozenset[int]) -> None:
     for action in runs.unfinished(former):
+        if action.action_id in spared:
+            continue
         seconds = max(0.0, now - action.intended_at)
         detail = DETAIL.format(application=application)
         runs.ended(now, action.action_id, Outcome(Status.UNKNOWN, action.planned, {}, {}, seconds, detail))
         log.warning("%s: action %d: %s", former, action.action_id, detail)
 
 
-def this_process() -> dict[str, Any]:
-    """What tells this process from all others, also from a later one with its number."""
-    return {"host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid())}
+def this_process(pid: int | None = None) -> dict[str, Any]:
+    """What tells this process, or another, from all others, also from a later one with its number."""
+    number = os.getpid() if pid is None else pid
+    return {"host": socket.gethostname(), "pid": number, "started": _started(number)}
 
 
 def process_is_over(process: Mapping[str, Any]) -> bool:
@@ -87,9 +94,13 @@ def process_is_over(process: Mapping[str, Any]) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in ticks since the machine did; empty where the system does not tell."""
+    """When a process began, in ticks since the machine did; empty where the system does not tell.
+
+    One that has ended and that its parent has not taken note of began, as far as anybody cares, never.
+    """
     try:
         # the name, in brackets, may hold blanks; what follows it does not
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "ended" if state == "Z" else fields[18]
+    except (OSError, IndexError, ValueError):
         return ""

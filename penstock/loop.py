@@ -10,8 +10,9 @@ from typing import Any
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.outcome import Outcome, Status
-from penstock.decide.policy import Action, MoveState, Policy, Proposal, Scale
+from penstock.decide.policy import Action, MoveState, Policy, Proposal, Resize, Scale
 from penstock.decide.pressure import measure
+from penstock.decide.restarts import Restarter
 from penstock.decide.verdict import Accepted, Verdict, Waiting
 from penstock.errors import ActionFailed, PenstockError, SparkUnavailable, Unsupported
 from penstock.follow_up import FollowUp, left_open
@@ -75,6 +76,7 @@ class Loop:
         mover: Mover | None = None,
     ) -> None:
         self.application, self.mover = application, mover
+        self.restarter: Restarter | None = None
         self.source, self.policy, self.manager = source, policy, manager
         self.record, self.actuator = record, actuator
         self.settings = settings or LoopSettings()
@@ -133,7 +135,9 @@ class Loop:
         yield (cycle := replace(cycle, answer=answer, verdict=verdict))
         decision_id = self.record.decided(now, self.application, answer, verdict, self.policy.name)
         action = verdict.action if isinstance(verdict, Accepted) else None
-        # a Resize needs a restart, which nobody does to a running application by itself
+        # a Resize needs a restart, which only a supervisor can do: it ends the application, and this loop
+        if isinstance(action, Resize) and self.restarter is not None:
+            self.pause(self.restarter.ask(now, self.application, decision_id, action))
         if isinstance(action, Scale | MoveState) and window is not None and self.actuator is not None:
             yield replace(cycle, outcome=self._begin(now, self.actuator, decision_id, action, window))
         self._failures = 0

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
-from penstock.decide.policy import Learner, Policy, Proposal
+from penstock.decide.policy import Learner, Policy, Proposal, Resize
 from penstock.errors import PenstockError
 
 log = logging.getLogger(__name__)
@@ -53,8 +53,9 @@ class RememberingPolicy:
         if not self._recalled:
             self._recall(now)
         answer = self._policy.propose(window)
-        # a clock that went back must not stop the keeping
-        if not isinstance(answer, NotReady) and not self._keep_at - KEEP_EVERY_SECONDS <= now < self._keep_at:
+        # a clock that went back must not stop the keeping, and new settings may end the driver
+        due = isinstance(answer, Resize) or not self._keep_at - KEEP_EVERY_SECONDS <= now < self._keep_at
+        if not isinstance(answer, NotReady) and due:
             self._keep_at = now + KEEP_EVERY_SECONDS
             self._remember(now)
         return answer

@@ -1,14 +1,21 @@
-"""What sizing memory and cores adds to an autopilot: windows that tell what executors use."""
+"""What sizing memory and cores adds to an autopilot: windows that tell what executors use, and restarts."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
+    from penstock.decide.restarts import RestartRules
+    from penstock.journal.store import Journal
+    from penstock.loop import Loop
     from penstock.ports import Source
     from penstock.settings import Settings
+    from penstock.supervise.desk import RestartDesk
 
 
 def sizes_memory(settings: Settings, report_to: str | None) -> bool:
@@ -43,3 +50,46 @@ def _board(spark: Any, settings: Settings) -> tuple[Any, tuple[str, ...]]:
         return listener_on(host, settings.executor_metrics_port).board, ()
     except PenstockError as error:
         return None, (str(error),)
+
+
+def desk_of(spark: Any, settings: Settings, journal: Journal) -> RestartDesk | None:
+    """What asks the supervisor of this process for restarts; None where nobody supervises it."""
+    from penstock.supervise.channel import JOB_VARIABLE, own_channel
+
+    channel = own_channel()
+    if channel is None or settings.mode == "observe":
+        return None
+    from penstock.supervise.desk import RestartDesk
+    from penstock.supervise.spark_driver import SparkDriver
+
+    driver = SparkDriver(spark, settings.restart_stop_timeout)
+    return RestartDesk(channel, journal, os.environ.get(JOB_VARIABLE, ""), restart_rules(settings), driver)
+
+
+def restart_rules(settings: Settings) -> RestartRules:
+    """How often and when restarts are allowed."""
+    from penstock.decide.quiet_hours import parse_quiet_hours
+    from penstock.decide.restarts import RestartRules
+
+    return RestartRules(settings.restarts_per_day, parse_quiet_hours(settings.restart_quiet_hours))
+
+
+def restart_under_way() -> frozenset[int]:
+    """The restart by which this process was started, which its supervisor sees to the end."""
+    from penstock.supervise.channel import ACTION_VARIABLE
+
+    given = os.environ.get(ACTION_VARIABLE, "")
+    return frozenset({int(given)}) if given.isdecimal() else frozenset()
+
+
+@contextmanager
+def at_work(desk: RestartDesk | None, loop: Loop, name: str) -> Iterator[None]:
+    """The desk reports while the autopilot runs."""
+    if desk is None:
+        yield
+        return
+    desk.start(loop.application, name, loop.resume)
+    try:
+        yield
+    finally:
+        desk.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.commands.printing import Json, json_line, reported, say
+from penstock.commands.printing import Json, json_line, print_json, reported, say
 from penstock.commands.setup import Conf, parse_conf
 from penstock.errors import BadInput
 from penstock.launch import SessionWatcher, active_session, flush_output, run_script, submit_arguments
@@ -33,6 +33,9 @@ def run(
     config: Annotated[Path | None, typer.Option("--config", help="The settings file.")] = None,
     conf: Conf = None,
     observe: Annotated[bool, typer.Option("--observe", help="Watch and decide, change nothing.")] = False,
+    allow_restart: Annotated[
+        bool, typer.Option("--allow-restart", help="Restart it for new memory or cores, from its checkpoint.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run an unchanged PySpark script with the autopilot attached; ends with the script's own exit code.
@@ -41,18 +44,56 @@ def run(
     """
     spark_conf = parse_conf(conf or ())
     chosen = _chosen(policy, observe)
-    spark_conf |= _reporting(_check(script, config, spark_conf, chosen), spark_conf)
+    settings = _check(script, config, spark_conf, chosen)
+    if allow_restart:
+        options = _options(policy, config, conf)
+        _supervised(script, arguments or [], options, spark_conf, settings, as_json)
+    spark_conf |= _reporting(settings, spark_conf)
     if spark_conf:
         os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments(spark_conf, os.environ)
     _speak_up()
     watcher = _watcher(config, chosen)
     kept = _set_stdout_aside() if as_json else None
     code = _watched(watcher, script, arguments or [])
+    _tell_supervisor(watcher)
     if kept is not None:
         with os.fdopen(kept, "wb") as output:
             result = {"script": str(script), "exit_code": code, "applications": watcher.statuses()}
             output.write(json_line(result))
     raise typer.Exit(code)
+
+
+def _options(policy: str | None, config: Path | None, conf: list[str] | None) -> list[str]:
+    """The same options again, for the driver."""
+    named = [("--policy", policy), ("--config", str(config) if config else None)]
+    words = [word for name, value in named if value for word in (name, value)]
+    return [*words, *(word for pair in conf or () for word in ("--conf", pair))]
+
+
+def _supervised(
+    script: Path,
+    arguments: list[str],
+    options: list[str],
+    spark_conf: Mapping[str, str],
+    settings: Settings,
+    as_json: bool,
+) -> None:
+    from penstock.commands.supervised import supervise
+
+    if settings.mode == "observe":
+        raise BadInput("--allow-restart: this autopilot only observes (--observe, or the setting mode)")
+    result = supervise(script, arguments, options, spark_conf, settings, as_json)
+    if as_json:
+        print_json(result)
+    raise typer.Exit(result["exit_code"])
+
+
+def _tell_supervisor(watcher: SessionWatcher) -> None:
+    from penstock.supervise.channel import own_channel
+
+    channel = own_channel()
+    if channel is not None:
+        channel.say(kind="statuses", statuses=watcher.statuses())
 
 
 def _chosen(policy: str | None, observe: bool) -> dict[str, str]:

@@ -30,9 +30,10 @@ from penstock.decide.guardrails import (
 from penstock.decide.history import Decision, ManagerState, Refused, Trial, remember, without_outdated
 from penstock.decide.manager_settings import ManagerSettings, Statistic
 from penstock.decide.outcome import Outcome, Status
-from penstock.decide.policy import Hold, Proposal, Scale
+from penstock.decide.policy import Hold, Proposal, Resize, Scale
 from penstock.decide.pressure import Measured, falling_behind, measure, offered_rate
 from penstock.decide.proposals import need, objection
+from penstock.decide.restarts import RestartJudge
 from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict, Waiting
 
 __all__ = [
@@ -52,8 +53,9 @@ log = logging.getLogger(__name__)
 class ScalingManager:
     """Judges one application's proposals; time is passed in, and all memory is in `state`."""
 
-    def __init__(self, settings: ManagerSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: ManagerSettings, restarts: RestartJudge | None = None) -> None:
+        """`restarts` says what becomes of settings that need new executors; without it none are supported."""
+        self.settings, self.restarts = settings, restarts
         self.state = ManagerState()
         self.band = UtilisationBand(settings.utilisation_low, settings.utilisation)
         bounds = Bounds(settings.min_executors, settings.max_executors)
@@ -159,6 +161,8 @@ class ScalingManager:
     def _considered(self, now: float, window: ApplicationWindow, answer: Proposal | NotReady) -> Verdict:
         if isinstance(answer, NotReady):
             return Waiting(str(answer), answer.until)
+        if isinstance(answer, Resize) and self.restarts is not None:
+            return self.restarts.judge(now, answer)
         objected = objection(answer, window.parallelism)
         if objected is not None:
             return objected

@@ -67,13 +67,8 @@ class Resize:
 
     @property
     def planned(self) -> Mapping[str, int]:
-        """The settings that are whole numbers; `values` has all of them."""
+        """The settings that are whole numbers; those with units are in `settings`."""
         return {key: int(value) for key, value in self.settings.items() if value.isdecimal()}
-
-    @property
-    def values(self) -> Mapping[str, int | str]:
-        """All settings, whole numbers as such."""
-        return {**self.settings, **self.planned}
 
     @property
     def exact(self) -> Mapping[str, float]:

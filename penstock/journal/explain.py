@@ -22,12 +22,30 @@ def _parts(record: ActionRecord) -> Iterator[tuple[str, str]]:
         yield "Seen", _query(query)
     if not record.seen:
         yield "Seen", "no observation was recorded before this action"
+    if record.settings:
+        yield from _resized(record)
+        return
     yield "Held", _sizes(record.before)
     yield "Proposed", f"{_sizes(record.proposed or record.planned)}{_exact(record)}: {record.reason}"
     yield "Guardrails", _guardrails(record)
     yield "Expected", _expected(record)
     yield "Planned", _sizes(record.planned)
     yield from _ending(record)
+    yield "Effect", _effect(record)
+
+
+def _resized(record: ActionRecord) -> Iterator[tuple[str, str]]:
+    """An action on Spark's settings, which ends with a restart."""
+    for key, (before, after) in record.settings.items():
+        yield "Setting", f"{key} {before or 'unset'} → {after}"
+    yield "Because", record.reason
+    yield "Guardrails", _guardrails(record)
+    yield "Expected", _expected(record)
+    if record.status is None:
+        yield "Ended", "not yet: no outcome is written"
+    else:
+        detail = f": {record.detail}" if record.detail else ""
+        yield "Ended", f"{record.status.value} after {_number(record.seconds or 0.0)} s{detail}"
     yield "Effect", _effect(record)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.dataflow.readiness import NotReady
@@ -57,7 +57,10 @@ class DecisionRecord:
 
 @dataclass(frozen=True, slots=True)
 class ActionRecord:
-    """One action from its intent to its measured effect; what has not happened yet is None."""
+    """One action from its intent to its measured effect; what has not happened yet is None.
+
+    `settings` are Spark's that were to change: key → its values before and after.
+    """
 
     action_id: int
     application: str
@@ -80,6 +83,7 @@ class ActionRecord:
     detail: str = ""
     effect_at: float | None = None
     measured: Mapping[str, float] | None = None
+    settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def plain_answer(answer: Proposal | NotReady) -> Plain:

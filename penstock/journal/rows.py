@@ -43,6 +43,20 @@ def decision_from(row: Mapping[str, Any]) -> DecisionRecord:
     )
 
 
+def _counts(given: Mapping[str, Any]) -> dict[str, int]:
+    """Units with their counts; a setting that is a whole number counts, too."""
+    return {name: int(value) for name, value in given.items() if str(value).isdecimal()}
+
+
+def _settings(before: Mapping[str, Any], planned: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Settings are kept as texts, units as numbers."""
+    return {
+        key: (before.get(key, ""), value)
+        for key, value in planned.items()
+        if isinstance(value, str) and isinstance(before.get(key, ""), str)
+    }
+
+
 def action_from(row: Mapping[str, Any]) -> ActionRecord:
     """An action joined with the decision that led to it."""
     return ActionRecord(
@@ -52,9 +66,9 @@ def action_from(row: Mapping[str, Any]) -> ActionRecord:
         policy=row["policy"],
         intended_at=row["intended_at"],
         seen=_queries(row["seen"]),
-        before=row["held_before"],
+        before=_counts(row["held_before"]),
         proposed=row["answer"].get("parallelism", {}),
-        planned=row["planned"],
+        planned=_counts(row["planned"]),
         exact=row["exact"],
         reason=row["reason"],
         notes=tuple(row["verdict"].get("notes", ())),
@@ -67,4 +81,5 @@ def action_from(row: Mapping[str, Any]) -> ActionRecord:
         detail=row["detail"] or "",
         effect_at=row["effect_at"],
         measured=row["measured"],
+        settings=_settings(row["held_before"], row["planned"]),
     )

@@ -149,7 +149,7 @@ class Journal:
         application: str,
         decision_id: int,
         action: Action | Resize,
-        before: Mapping[str, int],
+        before: Mapping[str, int] | Mapping[str, str],
     ) -> int:
         """Write down what is about to be done; it is durable before this returns."""
         with self.database.writing() as connection:
@@ -160,7 +160,7 @@ class Journal:
                 "intended_at": now,
                 "seen": _last_seen(connection, application),
                 "held_before": dict(before),
-                "planned": dict(action.planned),
+                "planned": dict(action.settings if isinstance(action, Resize) else action.planned),
                 "exact": finite(action.exact),
                 "reason": action.reason,
                 "expected": plain_effect(action.expected),

@@ -1,1 +1,1 @@
-"""Owns the process of a driver: graceful stop, start with other settings, verified, or back to the old ones."""
+"""Owns the process of a driver: graceful stop, start with other settings, and back if these fail."""

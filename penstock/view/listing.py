@@ -33,7 +33,7 @@ def actions_table(records: Iterable[ActionRecord]) -> RenderableType:
             str(record.action_id),
             figures.day_and_clock(record.intended_at),
             Text(record.application),
-            Text(_change(record.before, record.planned)),
+            Text(_settings(record.settings) or _change(record.before, record.planned)),
             _outcome(record),
             Text(record.reason),
         )
@@ -48,6 +48,10 @@ def _change(before: Mapping[str, int], planned: Mapping[str, int]) -> str:
         for unit, wanted in planned.items()
         if before.get(unit) != wanted
     )
+
+
+def _settings(settings: Mapping[str, tuple[str, str]]) -> str:
+    return ", ".join(f"{key} {before or 'unset'} → {after}" for key, (before, after) in settings.items())
 
 
 def _outcome(record: ActionRecord) -> Text:

@@ -1,0 +1,348 @@
+"""A supervised driver as a pure state machine: what happens in, instructions out.
+
+    RUNNING ─ asked ─→ STOPPING ─ it ended ─→ VERIFYING ─ a batch ended ─→ RUNNING   (done)
+                                              │ it failed, or no batch in time
+                                              └→ GIVING_UP ─→ FALLING_BACK ─ a batch ended ─→ RUNNING (failed)
+                                                              └ it failed too ─→ OVER
+
+The request that is under way is written down before each step (`Remember`), so that a supervisor that is
+killed leaves behind what it was at; the next one closes it and begins with the settings that were proven.
+The shell that performs the instructions is `shell.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TypeAlias
+
+from penstock.decide.outcome import Status
+
+Settings: TypeAlias = Mapping[str, str]
+EXIT_SECONDS = 15.0
+"""How long a script may take to end by itself once its queries have stopped."""
+KILL_SECONDS = 15.0
+"""How long it may take to end after it was told to by a signal."""
+
+
+class Phase(Enum):
+    """Where a supervised driver stands."""
+
+    RUNNING = "running"
+    STOPPING = "stopping"
+    VERIFYING = "verifying"
+    GIVING_UP = "giving-up"
+    FALLING_BACK = "falling-back"
+    ENDING = "ending"
+    OVER = "over"
+
+
+class Push(Enum):
+    """How hard the driver was told to end."""
+
+    NOT = 0
+    ASKED = 1
+    TERMINATED = 2
+    KILLED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """New settings that the application asked for, under the number of the action in the journal."""
+
+    action_id: int
+    settings: Settings
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait: for batches to end before a stop, and for the first batch after a start."""
+
+    stop_seconds: float = 120.0
+    verify_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """Everything that is known; `settings` are those of the driver that runs, `proven` those that worked."""
+
+    phase: Phase = Phase.RUNNING
+    since: float = 0.0
+    settings: Settings = field(default_factory=dict)
+    proven: Settings = field(default_factory=dict)
+    patience: Patience = field(default_factory=Patience)
+    request: Request | None = None
+    push: Push = Push.NOT
+    pushed_at: float = 0.0
+    last_batch: float | None = None
+    idle: bool = False
+    not_taken: tuple[str, ...] = ()
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The driver asks to be restarted with these settings."""
+
+    action_id: int
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """Spark is up, with these settings in effect."""
+
+    in_effect: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnded:
+    """A batch has ended; an idle trigger has read nothing."""
+
+    at: float
+    idle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueriesStopped:
+    """All queries have stopped after their batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The driver has ended."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Somebody wants all of it to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event: TypeAlias = Asked | Attached | BatchEnded | QueriesStopped | Exited | Interrupted | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class TellToStop:
+    """Ask the driver to stop its queries after their batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """End the driver by a signal: politely, or for good."""
+
+    kill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start the driver with these settings."""
+
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Write down what is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Write down what became of the request; `pause` is from the last batch before to the first after."""
+
+    request: Request
+    status: Status
+    detail: str
+    seconds: float
+    pause: float | None
+    works: bool
+    not_taken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """It is over: end with this code."""
+
+    code: int
+
+
+Instruction: TypeAlias = TellToStop | Signal | Start | Remember | Close | Finish
+Step: TypeAlias = tuple[Supervision, tuple[Instruction, ...]]
+
+
+def begin(now: float, settings: Settings, patience: Patience) -> Step:
+    """Start the driver for the first time; its settings count as proven, there are no others."""
+    state = Supervision(since=now, settings=settings, proven=settings, patience=patience)
+    return state, (Remember(), Start(settings))
+
+
+def step(state: Supervision, now: float, event: Event) -> Step:
+    """What follows from an event."""
+    if state.phase is Phase.OVER:
+        return state, ()
+    match event:
+        case Asked(action_id, settings):
+            follows = _asked(state, now, Request(action_id, settings, now))
+        case Attached(in_effect):
+            follows = _attached(state, in_effect), ()
+        case BatchEnded(at, idle):
+            follows = _batch_ended(state, now, at, idle)
+        case QueriesStopped():
+            follows = _queries_stopped(state, now), ()
+        case Exited(code):
+            follows = _exited(state, now, code)
+        case Interrupted():
+            follows = _interrupted(state, now)
+        case Tick():
+            follows = _waited(state, now)
+    return follows
+
+
+def _queries_stopped(state: Supervision, now: float) -> Supervision:
+    """From here on only the script's own end is awaited."""
+    if state.push is not Push.ASKED:
+        return state
+    return replace(state, pushed_at=min(state.pushed_at, now - _longest_ask(state) + EXIT_SECONDS))
+
+
+def _asked(state: Supervision, now: float, request: Request) -> Step:
+    if state.phase is not Phase.RUNNING:
+        detail = "another restart is under way"
+        return state, (Close(request, Status.FAILED, detail, 0.0, None, works=True),)
+    asked = replace(state, phase=Phase.STOPPING, since=now, request=request, push=Push.ASKED, pushed_at=now)
+    return asked, (Remember(), TellToStop())
+
+
+def _attached(state: Supervision, in_effect: Settings) -> Supervision:
+    if state.phase is not Phase.VERIFYING or state.request is None:
+        return state
+    wanted = state.request.settings
+    return replace(state, not_taken=tuple(k for k, v in wanted.items() if in_effect.get(k) != v))
+
+
+def _batch_ended(state: Supervision, now: float, at: float, idle: bool) -> Step:
+    if state.phase in (Phase.VERIFYING, Phase.FALLING_BACK):
+        # a trigger without data proves that the query has started, not that executors can work
+        return (replace(state, idle=True), ()) if idle else _works(state, now, at)
+    return (state if idle else replace(state, last_batch=at)), ()
+
+
+def _works(state: Supervision, now: float, first_batch: float | None) -> Step:
+    """The driver makes progress: what it runs with is proven."""
+    request = state.request
+    assert request is not None
+    since = state.last_batch if state.last_batch is not None else request.at
+    pause = max(0.0, first_batch - since) if first_batch is not None else None
+    status, detail = _outcome(state, pause)
+    running = replace(
+        state,
+        phase=Phase.RUNNING,
+        since=now,
+        proven={key: value for key, value in state.settings.items() if key not in state.not_taken},
+        request=None,
+        idle=False,
+        not_taken=(),
+        trouble="",
+        last_batch=first_batch,
+    )
+    works = state.phase is Phase.VERIFYING
+    close = Close(request, status, detail, now - request.at, pause, works, state.not_taken)
+    return running, (close, Remember())
+
+
+def _outcome(state: Supervision, pause: float | None) -> tuple[Status, str]:
+    paused = "no data came to show the length of the pause" if pause is None else f"paused for {pause:.1f} s"
+    if state.phase is Phase.FALLING_BACK:
+        return Status.FAILED, f"{state.trouble}; the old settings run again; {paused}"
+    if state.not_taken:
+        names = ", ".join(state.not_taken)
+        return Status.FAILED, f"the script sets {names} itself, so the restart changed nothing; {paused}"
+    return Status.DONE, paused
+
+
+def _exited(state: Supervision, now: float, code: int) -> Step:
+    if state.phase in (Phase.RUNNING, Phase.ENDING):
+        return _over(state, code), (Remember(), Finish(code))
+    if state.phase is Phase.STOPPING:
+        assert state.request is not None
+        return _started(state, now, Phase.VERIFYING, {**state.proven, **state.request.settings})
+    if state.phase is Phase.VERIFYING and code == 0:
+        # the script has done what it had to do
+        close = _closed(state, now, Status.UNKNOWN, "the script ended by itself before a batch had ended")
+        return _over(state, code), (close, Remember(), Finish(code))
+    if state.phase is Phase.FALLING_BACK:
+        detail = f"{state.trouble}; with the old settings it ended with code {code}"
+        close = _closed(state, now, Status.FAILED, detail)
+        return _over(state, code), (close, Remember(), Finish(code or 1))
+    trouble = state.trouble or f"with the new settings it ended with code {code}"
+    return _started(replace(state, trouble=trouble), now, Phase.FALLING_BACK, state.proven)
+
+
+def _interrupted(state: Supervision, now: float) -> Step:
+    """Nothing new is begun; a restart under way is left where it is, and said to be."""
+    ended = replace(state, phase=Phase.ENDING, since=now, push=Push.TERMINATED, pushed_at=now)
+    if state.request is None:
+        return ended, (Signal(),)
+    close = _closed(state, now, Status.UNKNOWN, "the supervisor was told to end before the restart had ended")
+    return replace(ended, request=None), (close, Remember(), Signal())
+
+
+def _waited(state: Supervision, now: float) -> Step:
+    if state.push is not Push.NOT:
+        return _pushed(state, now)
+    if state.phase not in (Phase.VERIFYING, Phase.FALLING_BACK):
+        return state, ()
+    if now - state.since < state.patience.verify_seconds:
+        return state, ()
+    if state.idle:
+        return _works(state, now, None)
+    if state.phase is Phase.FALLING_BACK:
+        # it runs with the settings that it had: nothing more can be done for it by changing them
+        close = _closed(
+            state, now, Status.FAILED, f"{state.trouble}; with the old settings no batch ended either"
+        )
+        return replace(state, phase=Phase.RUNNING, since=now, request=None, trouble=""), (close, Remember())
+    trouble = f"with the new settings no batch ended within {state.patience.verify_seconds:g} s"
+    given_up = replace(
+        state, phase=Phase.GIVING_UP, since=now, trouble=trouble, push=Push.ASKED, pushed_at=now
+    )
+    return given_up, (Remember(), TellToStop())
+
+
+def _pushed(state: Supervision, now: float) -> Step:
+    """One that does not end is told so ever harder."""
+    waited = now - state.pushed_at
+    if state.push is Push.ASKED and waited >= _longest_ask(state):
+        return replace(state, push=Push.TERMINATED, pushed_at=now), (Signal(),)
+    if state.push is Push.TERMINATED and waited >= KILL_SECONDS:
+        return replace(state, push=Push.KILLED, pushed_at=now), (Signal(kill=True),)
+    return state, ()
+
+
+def _longest_ask(state: Supervision) -> float:
+    """One that was given up has had its time already."""
+    return EXIT_SECONDS if state.phase is Phase.GIVING_UP else state.patience.stop_seconds
+
+
+def _started(state: Supervision, now: float, phase: Phase, settings: Settings) -> Step:
+    started = replace(
+        state, phase=phase, since=now, settings=settings, push=Push.NOT, idle=False, not_taken=()
+    )
+    return started, (Remember(), Start(settings))
+
+
+def _closed(state: Supervision, now: float, status: Status, detail: str) -> Close:
+    assert state.request is not None
+    return Close(state.request, status, detail, now - state.request.at, None, works=False)
+
+
+def _over(state: Supervision, code: int) -> Supervision:
+    return replace(state, phase=Phase.OVER, request=None, trouble=f"ended with code {code}")
