@@ -8,13 +8,16 @@ from html import escape
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from penstock.pipeline.layout import Layout
 
 Figures = Mapping[str, Mapping[str, Any]]
 """Function → its figures as the status has them; empty for a pipeline that does not run."""
 
-COLUMN, ROW, WIDTH, HEIGHT, MARGIN = 190, 84, 150, 58, 24
+GAP, ROW, LEAST_WIDTH, HEIGHT, MARGIN, LANE = 44, 84, 150, 58, 24, 14
+CHARACTER = 7.3
+"""Pixels of a letter of a name, rather too many than too few."""
 _STYLE = (
     "text{font:12px sans-serif;fill:#1d2733}.n{font-weight:bold}.s{font-size:10px;fill:#51606f}"
     ".f{fill:#e8f0fe;stroke:#3b6fd4}.w{fill:#fdeaea;stroke:#c43d3d}.t{fill:#f3f4f6;stroke:#8a94a0}"
@@ -27,45 +30,68 @@ _ARROW = (
 
 
 def table(layout: Layout, figures: Figures, title: str) -> Table:
-    """One line a function, in the order in which records pass them."""
-    shown = Table(title=title, box=None, header_style="dim")
-    shown.add_column("function")
+    """One line a function, in the order in which records pass them; figures only where it runs."""
+    shown = Table(
+        title=title, box=None, header_style="dim", caption=_complaints(figures), caption_style="red"
+    )
+    shown.add_column("function", no_wrap=True)
     shown.add_column("reads → writes")
-    for column in ("instances", "arriving/s", "served/s", "backlog", "busy", "dead"):
+    runs = any(one.get("parallelism") for one in figures.values())
+    for column in ("instances", "arriving/s", "served/s", "backlog", "busy", "dead") if runs else ():
         shown.add_column(column, justify="right")
     for name in layout.functions:
-        one = figures.get(name, {})
         joined = f"{', '.join(layout.reads[name])} → {layout.writes[name] or '∅'}"
-        shown.add_row(
-            "  " * layout.depth(name) + name,
-            joined,
-            _instances(one),
-            _number(one.get("arrival_per_second")),
-            _number(one.get("observed_per_second")),
-            _number(one.get("backlog_records")),
-            _share(one.get("busy_ratio")),
-            _number(one.get("dead_letters")),
-        )
+        shown.add_row("  " * layout.depth(name) + name, joined, *(_cells(figures[name]) if runs else ()))
     return shown
+
+
+def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        _instances(one),
+        _number(one.get("arrival_per_second")),
+        _number(one.get("observed_per_second")),
+        _number(one.get("backlog_records")),
+        _share(one.get("busy_ratio")),
+        _number(one.get("dead_letters")),
+    )
+
+
+def _complaints(figures: Figures) -> Text | None:
+    """What has failed, and what was broken off and is being started again."""
+    said = [f"{name} has failed: {one['error']}" for name, one in figures.items() if one.get("error")]
+    said += [
+        f"{name} is started again: {one['trouble']}"
+        for name, one in figures.items()
+        if one.get("trouble") and not one.get("error")
+    ]
+    return Text("\n".join(said)) if said else None
 
 
 def svg(layout: Layout, figures: Figures, title: str) -> str:
     """A drawing that stands alone: topics and functions from left to right."""
-    places = _places(layout)
-    right = max(x for x, _ in places.values()) + WIDTH + MARGIN
-    low = max(y for _, y in places.values()) + HEIGHT + MARGIN
+    width = _width(layout, figures)
+    places = _places(layout, width)
+    lanes = list(_lanes(layout, places, width))
+    right = max(x for x, _ in places.values()) + width + MARGIN
+    low = max(y for _, y in places.values()) + HEIGHT + MARGIN + LANE * len(lanes)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right} {low}" '
         f'width="{right}" height="{low}">',
         f"<title>{escape(title)}</title><style>{_STYLE}</style><defs>{_ARROW}</defs>",
-        *_lines(layout, places),
-        *_boxes(layout, figures, places),
+        *_lines(layout, places, width, lanes),
+        *_boxes(layout, figures, places, width),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _places(layout: Layout) -> dict[str, tuple[int, int]]:
+def _width(layout: Layout, figures: Figures) -> int:
+    """Wide enough for the longest name, with its instances."""
+    headings = [_heading(name, figures.get(name, {})) for name in layout.functions] + _topics(layout)
+    return max(LEAST_WIDTH, round(24 + CHARACTER * max(len(heading) for heading in headings)))
+
+
+def _places(layout: Layout, width: int) -> dict[str, tuple[int, int]]:
     """Functions in the odd columns and topics in the even ones, each column filled from the top."""
     columns: dict[str, int] = {}
     for name in layout.functions:
@@ -79,7 +105,7 @@ def _places(layout: Layout) -> dict[str, tuple[int, int]]:
     for name, column in columns.items():
         row = rows.get(column, 0)
         rows[column] = row + 1
-        places[name] = (MARGIN + column * COLUMN, MARGIN + row * ROW)
+        places[name] = (MARGIN + column * (width + GAP), MARGIN + row * ROW)
     return places
 
 
@@ -89,35 +115,63 @@ def _topics(layout: Layout) -> list[str]:
     return list(dict.fromkeys([*read, *(topic for topic in written if topic)]))
 
 
-def _lines(layout: Layout, places: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+def _joined(layout: Layout) -> list[tuple[str, str]]:
     pairs = [(topic, name) for name in layout.functions for topic in layout.reads[name]]
-    pairs += [(name, topic) for name in layout.functions if (topic := layout.writes[name])]
-    for origin, target in pairs:
-        (x, y), (to_x, to_y) = places[origin], places[target]
-        start, end = x + WIDTH, to_x
-        middle = (start + end) // 2
-        y, to_y = y + HEIGHT // 2, to_y + HEIGHT // 2
-        yield f'<path d="M{start} {y} C{middle} {y} {middle} {to_y} {end} {to_y}"/>'
+    return pairs + [(name, topic) for name in layout.functions if (topic := layout.writes[name])]
 
 
-def _boxes(layout: Layout, figures: Figures, places: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+def _lanes(layout: Layout, places: Mapping[str, tuple[int, int]], width: int) -> Iterator[tuple[str, str]]:
+    """Pairs with other columns between them: their lines pass below all boxes, or they would hide behind."""
+    for origin, target in _joined(layout):
+        if places[target][0] - places[origin][0] > width + GAP:
+            yield origin, target
+
+
+def _lines(
+    layout: Layout, places: Mapping[str, tuple[int, int]], width: int, lanes: list[tuple[str, str]]
+) -> Iterator[str]:
+    below = max(y for _, y in places.values()) + HEIGHT + LANE
+    for pair in _joined(layout):
+        (x, y), (end, to_y) = places[pair[0]], places[pair[1]]
+        start, y, to_y = x + width, y + HEIGHT // 2, to_y + HEIGHT // 2
+        if pair in lanes:
+            lane, half = below + LANE * lanes.index(pair), GAP // 2
+            down = f"M{start} {y} C{start + half} {y} {start} {lane} {start + half} {lane}"
+            yield f'<path d="{down} H{end - half} C{end} {lane} {end - half} {to_y} {end} {to_y}"/>'
+        else:
+            middle = (start + end) // 2
+            yield f'<path d="M{start} {y} C{middle} {y} {middle} {to_y} {end} {to_y}"/>'
+
+
+def _boxes(
+    layout: Layout, figures: Figures, places: Mapping[str, tuple[int, int]], width: int
+) -> Iterator[str]:
     for name, (x, y) in places.items():
         is_function = name in layout.reads
         one = figures.get(name, {})
         kind = ("w" if one.get("error") else "f") if is_function else "t"
         corner = 6 if is_function else HEIGHT // 2
-        yield f'<rect class="{kind}" x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="{corner}"/>'
+        said = f"<title>{escape(str(one['error']))}</title>" if one.get("error") else ""
+        box = f'class="{kind}" x="{x}" y="{y}" width="{width}" height="{HEIGHT}" rx="{corner}"'
+        yield f"<rect {box}>{said}</rect>"
         texts = _function_texts(name, one) if is_function else _topic_texts(layout, figures, name)
         for number, (style, text) in enumerate(texts):
             yield f'<text class="{style}" x="{x + 12}" y="{y + 19 + 15 * number}">{escape(text)}</text>'
 
 
+def _heading(name: str, one: Mapping[str, Any]) -> str:
+    size = f" ×{one['parallelism']}" if one.get("parallelism") else ""
+    return f"{name}{size}{' pinned' if one.get('pinned') else ''}"
+
+
 def _function_texts(name: str, one: Mapping[str, Any]) -> list[tuple[str, str]]:
-    heading = f"{name} ×{one['parallelism']}" if one.get("parallelism") else name
-    if not one:
+    heading = _heading(name, one)
+    if not one.get("parallelism"):
         return [("n", heading)]
     served = f"{_number(one.get('observed_per_second'))}/s, busy {_share(one.get('busy_ratio'))}"
-    return [("n", heading), ("s", served), ("s", f"backlog {_number(one.get('backlog_records'))}")]
+    dead = f", {_number(one['dead_letters'])} dead" if one.get("dead_letters") else ""
+    waiting = "failed" if one.get("error") else f"backlog {_number(one.get('backlog_records'))}{dead}"
+    return [("n", heading), ("s", served), ("s", waiting)]
 
 
 def _topic_texts(layout: Layout, figures: Figures, topic: str) -> list[tuple[str, str]]:

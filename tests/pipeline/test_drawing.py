@@ -27,9 +27,9 @@ def test_the_svg_has_every_function_and_topic_with_its_figures():
     layout = thumbnails().layout()
     drawing = svg(layout, FIGURES, "thumbnails & more")
     said = texts(drawing)
-    for name in ("images", "small", "stored", "objects", "store", "resize ×3", "recognise ×5"):
+    for name in ("images", "small", "stored", "objects", "store", "resize ×3 pinned", "recognise ×5"):
         assert name in said, said
-    assert "backlog 4,321" in said and "118/s, busy 82%" in said
+    assert "backlog 4,321, 2 dead" in said and "failed" in said and "118/s, busy 82%" in said
     root = ElementTree.fromstring(drawing)
     assert len([element for element in root.iter() if element.tag.endswith("rect")]) == 7
     assert len([e for e in root.iter() if e.tag.endswith("path")]) == 6 + 1
@@ -41,15 +41,37 @@ def test_a_pipeline_that_does_not_run_is_drawn_without_figures():
     assert "resize" in said and not [text for text in said if "backlog" in text]
 
 
+def test_a_long_name_fits_its_box_and_a_long_way_passes_below_all_boxes():
+    pipeline, name = thumbnails(), "a-function-with-quite-a-long-name"
+    pipeline.add(len, name=name, reads=["objects", "images"])
+    root = ElementTree.fromstring(svg(pipeline.layout(), {name: {"parallelism": 12}}, "t"))
+    boxes = [e for e in root.iter() if e.tag.endswith("rect")]
+    assert {float(box.get("width")) for box in boxes} == {float(boxes[0].get("width"))}
+    assert float(boxes[0].get("width")) > 7 * len(f"{name} ×12")
+    lowest = max(float(box.get("y")) + float(box.get("height")) for box in boxes)
+    (lane,) = [e.get("d") for e in root.iter() if e.tag.endswith("path") and " H" in (e.get("d") or "")]
+    assert lowest < float(lane.split(" H")[0].split()[-1]) < float(root.get("height"))
+
+
 def test_boxes_do_not_overlap():
     root = ElementTree.fromstring(svg(thumbnails().layout(), {}, "t"))
     places = [(e.get("x"), e.get("y")) for e in root.iter() if e.tag.endswith("rect")]
     assert len(set(places)) == len(places)
 
 
-def test_the_terminal_shows_rates_backlog_and_parallelism():
+def printed(figures):
     console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
-    console.print(table(thumbnails().layout(), FIGURES, "thumbnails"))
-    shown = console.export_text()
+    console.print(table(thumbnails().layout(), figures, "thumbnails"))
+    return console.export_text()
+
+
+def test_the_terminal_shows_rates_backlog_and_parallelism():
+    shown = printed({"store": {}, **FIGURES})
     assert "3 of 1–15 pinned" in shown and "4,321" in shown and "82%" in shown
-    assert "images → small" in shown
+    assert "images → small" in shown and "recognise has failed: it failed" in shown
+
+
+def test_the_terminal_shows_what_is_started_again_and_no_figures_of_what_does_not_run():
+    again = {"resize": {"parallelism": 1, "trouble": "the broker is away"}, "store": {}, "recognise": {}}
+    assert "resize is started again: the broker is away" in printed(again)
+    assert "backlog" not in printed({}) and "images → small" in printed({})
