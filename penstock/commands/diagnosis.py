@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.commands.printing import Json, reported
 from penstock.errors import BadInput
+
+if TYPE_CHECKING:
+    from penstock.diagnose.diagnosis import Diagnosis
 
 
 def add_to(app: typer.Typer) -> None:
@@ -44,16 +48,30 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
     code = perform(
         path,
         seconds,
-        html,
-        perfetto,
         _moment("--from", start),
         _moment("--to", end),
+        outputs=_outputs(html, perfetto),
         host_cores=host_cores,
         memory=_bytes(memory),
         follow=follow,
         as_json=as_json,
     )
     raise typer.Exit(code)
+
+
+def _outputs(html: Path | None, perfetto: Path | None) -> dict[Path, Callable[[list[Diagnosis]], bytes]]:
+    """The files to write, each with what makes its content."""
+    outputs: dict[Path, Callable[[list[Diagnosis]], bytes]] = {}
+    if html is not None:
+        # plotly takes half a second to import: only pages need it
+        from penstock.view.diagnosis_page import diagnosis_page
+
+        outputs[html] = lambda found: diagnosis_page(found).encode()
+    if perfetto is not None:
+        from penstock.diagnose.perfetto import perfetto_file
+
+        outputs[perfetto] = perfetto_file
+    return outputs
 
 
 def _window(text: str | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,7 @@ SMALL_SHARE = 0.05
 LITTLE_TASK_TIME = 0.3
 
 Names = Mapping[StageKey, str]
+_STAGE = re.compile(r"^stage \d+: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +231,7 @@ def _detailed(finding: Finding, summary: Summary, log: ApplicationLog | None, na
     if not by_operator:
         return finding
     operator = max(by_operator, key=lambda name: by_operator[name])
-    sentence = f"{finding.sentence} Most of it ({by_operator[operator]:.0%}) is {operator}."
+    sentence = f"{finding.sentence} {_largest_part(by_operator, operator, finding.share)}"
     straggler = find_straggler(log, operator, names) if log else None
     if straggler is None:
         return Finding(finding.cause, finding.share, sentence, _scaling_advice(operator, log, names))
@@ -244,6 +246,19 @@ def _detailed(finding: Finding, summary: Summary, log: ApplicationLog | None, na
         else "It does not read more records than the others: look at the executor, or try speculation."
     )  # fmt: skip
     return Finding(finding.cause, finding.share, sentence, advice)
+
+
+def _largest_part(by_operator: dict[str, float], operator: str, share: float) -> str:
+    """Which operator most of it is; where none is, whether it is stages that do the same again and again."""
+    if by_operator[operator] >= share / 2:
+        return f"Most of it ({by_operator[operator]:.0%}) is {operator}."
+    alike: dict[str, list[float]] = {}
+    for name, part in by_operator.items():
+        alike.setdefault(_STAGE.sub("", name), []).append(part)
+    what = max(alike, key=lambda name: sum(alike[name]))
+    if sum(alike[what]) >= share / 2 and len(alike[what]) > 1:
+        return f"Most of it ({sum(alike[what]):.0%}) is {what}, in {len(alike[what])} stages."
+    return f"The largest part of it ({by_operator[operator]:.0%}) is {operator}."
 
 
 def find_straggler(log: ApplicationLog, operator: str, names: Names | None = None) -> Straggler | None:

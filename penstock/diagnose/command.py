@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,43 +14,45 @@ from rich.console import Console
 from penstock.diagnose.density import Span
 from penstock.diagnose.diagnosis import Diagnosis, diagnose_log, diagnose_trace
 from penstock.diagnose.event_log import read_log
-from penstock.diagnose.html_report import html_report
 from penstock.diagnose.log_files import LogFiles, find_logs
-from penstock.diagnose.perfetto import perfetto_trace
-from penstock.diagnose.terminal_report import print_diagnosis, print_windows
+from penstock.diagnose.terminal_report import print_diagnosis, print_overview, print_windows
 from penstock.errors import BadInput
 
 FOLLOW_WINDOW_SECONDS = 10.0
+
+Output = Callable[[list[Diagnosis]], bytes]
 
 
 def diagnose(  # noqa: PLR0913 - one argument for every option of the command
     path: Path,
     window_seconds: float | None = None,
-    html: Path | None = None,
-    perfetto: Path | None = None,
     start: float | None = None,
     end: float | None = None,
     *,
+    outputs: Mapping[Path, Output] | None = None,
     host_cores: int | None = None,
     memory: int | None = None,
     follow: bool = False,
     as_json: bool = False,
     console: Console | None = None,
 ) -> int:
-    """Diagnoses what is at `path`; `start` and `end` are seconds since the epoch. Gives the exit code."""
+    """Diagnoses what is at `path`; `start` and `end` are seconds since the epoch. Gives the exit code.
+
+    `outputs` are the files to write, each with what makes its content.
+    """
     console = console or Console()
     span = Span(_microseconds(window_seconds), _microseconds(start), _microseconds(end), host_cores, memory)
     if window_seconds is not None and window_seconds <= 0:
         raise BadInput(f"--window must be longer than nothing, not {window_seconds} s")
+    if start is not None and end is not None and start >= end:
+        raise BadInput("--from must be before --to")
     if host_cores is not None and host_cores < 1:
         raise BadInput(f"--host-cores must be at least 1, not {host_cores}")
     if follow and _in_progress(path):
         _follow(path, window_seconds or FOLLOW_WINDOW_SECONDS, Console(stderr=True) if as_json else console)
-    found = _diagnoses(path, span, drawn=perfetto is not None)
-    if html:
-        _write(html, html_report(found).encode())
-    if perfetto:
-        _write(perfetto, orjson.dumps(perfetto_trace(found)))
+    found = _diagnoses(path, span, drawn=bool(outputs))
+    for file, output in (outputs or {}).items():
+        _write(file, output(found))
     _show(found, as_json, console)
     return 0
 
@@ -77,6 +79,8 @@ def _show(found: list[Diagnosis], as_json: bool, console: Console) -> None:
         answer = answers[0] if len(answers) == 1 else _together(answers)
         console.print(orjson.dumps(answer).decode(), soft_wrap=True, markup=False, highlight=False)
     else:
+        if len(found) > 1:
+            print_overview(found, console)
         for diagnosis in found:
             print_diagnosis(diagnosis, console)
 

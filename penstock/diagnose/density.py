@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class Span:
         start = first if self.start_us is None else max(self.start_us, first)
         end = last if self.end_us is None else min(self.end_us, last)
         if start >= end:
-            raise BadInput("there is nothing to diagnose: no event lies in this span")
+            raise BadInput(f"nothing lies in this span: events are from {_moment(first)} to {_moment(last)}")
         if self.window_us and (end - start) // self.window_us >= MOST_WINDOWS:
             window, seconds = format_duration(self.window_us / 1e6), (end - start) / 1e6
             raise BadInput(f"--window: {window} cuts {seconds:.4g} s into more than {MOST_WINDOWS} windows")
@@ -99,6 +100,10 @@ class Density:
         """The events of the fullest window of this length."""
         edges = np.append(np.arange(start_us, end_us, max(1, window_us), dtype=np.float64), end_us)
         return _whole(np.diff(self.before(edges)).max(initial=0.0))
+
+
+def _moment(microseconds: int) -> str:
+    return datetime.fromtimestamp(microseconds / 1e6).isoformat(timespec="milliseconds")
 
 
 def _whole(events: float) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from penstock.diagnose.diagnosis import Diagnosis
 from penstock.diagnose.trace import Activity
 
 _MOST = 8
+_SMALLEST = 0.0005
 
 
 def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
@@ -22,7 +23,9 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     console.print(f"[bold]{escape(diagnosis.answer)}[/bold]")
     _activities(diagnosis, console)
     _table(console, "workers", diagnosis.whole.worker)
-    _table(console, "operators, per instance", diagnosis.whole.operator)
+    instances = diagnosis.whole.instances
+    operators = {f"{name} (on {instances.get(name, 1)})": v for name, v in diagnosis.whole.operator.items()}
+    _table(console, "operators, for each worker that ran them", operators)
     channels = {f"{source} → {target}": share for source, target, share in diagnosis.whole.communication}
     _table(console, "channels", channels)
     _forecasts(diagnosis, console)
@@ -33,6 +36,14 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
         console.print(f"  {escape(finding.sentence)} {escape(finding.advice)}{worth}")
     for warning in diagnosis.warnings:
         console.print(f"  warning: {escape(warning)}")
+
+
+def print_overview(found: Sequence[Diagnosis], console: Console) -> None:
+    """Prints one line for each of many applications, before they are told in full."""
+    table = Table(title=f"{len(found)} applications", title_justify="left", show_header=False)
+    for diagnosis in found:
+        table.add_row(escape(f"{diagnosis.name} {diagnosis.application}"), escape(diagnosis.answer))
+    console.print(table)
 
 
 def print_windows(rows: Iterable[Any], console: Console) -> None:
@@ -82,7 +93,8 @@ def _activities(diagnosis: Diagnosis, console: Console) -> None:
             busy.get(name, 0.0) / total,
             diagnosis.single_path.get(name, 0.0),
         )
-        table.add_row(name, *(f"{share:.1%}" for share in shares))
+        if max(shares) >= _SMALLEST:
+            table.add_row(name, *(f"{share:.1%}" for share in shares))
     console.print(table)
 
 
@@ -92,8 +104,11 @@ def _table(console: Console, title: str, values: Mapping[str, float]) -> None:
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_column(overflow="fold")
     table.add_column(justify="right")
-    for name, value in sorted(values.items(), key=lambda item: -item[1])[:_MOST]:
+    ranked = sorted(values.items(), key=lambda item: -item[1])
+    for name, value in ranked[:_MOST]:
         table.add_row(escape(name), f"{value:.1%}")
+    if len(ranked) > _MOST:
+        table.add_row(f"and {len(ranked) - _MOST} more", "")
     console.print(table)
 
 
@@ -101,10 +116,8 @@ def _forecasts(diagnosis: Diagnosis, console: Console) -> None:
     found = diagnosis.what_if
     if found is None:
         return
-    times = ", ".join(f"{item.slots} slots: {item.seconds:.1f} s" for item in found.forecasts)
-    console.print(
-        f"replayed on other slots (measured {found.measured_seconds:.1f} s on {found.slots}): {times}"
-    )
+    times = ", ".join(f"{item.seconds:.1f} s on {item.slots}" for item in found.forecasts)
+    console.print(f"measured: {found.measured_seconds:.1f} s on {found.slots} slots; replayed: {times}")
     gains = {name: gain for name, gain in found.gains.items() if gain >= 0.01 * found.measured_seconds}
     for name, gain in sorted(gains.items(), key=lambda item: -item[1]):
         console.print(f"  without {name}: {gain:.1f} s less")

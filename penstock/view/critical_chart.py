@@ -46,7 +46,7 @@ def analysed(queries: Sequence[Query]) -> list[Query]:
     return [query for query in queries if query.get("critical_windows")]
 
 
-def critical_path(queries: Sequence[Query], recent: Windows = ()) -> go.Figure:
+def critical_path(queries: Sequence[Query], recent: Windows = (), word: str = "batch") -> go.Figure:
     """A bar for each analysed batch, as high as the batch was long, stacked by what it waited for.
 
     The axis of time is that of the recent points, so that the charts above it can be compared.
@@ -61,7 +61,7 @@ def critical_path(queries: Sequence[Query], recent: Windows = ()) -> go.Figure:
     )
     drawn: set[str] = set()
     for row, query in enumerate(shown, start=1):
-        _bars(figure, row, query["critical_windows"], drawn)
+        _bars(figure, row, query["critical_windows"], drawn, word)
         _trigger(figure, row, query)
     _dress(figure, len(shown))
     if len(recent) > 1:
@@ -80,7 +80,7 @@ def causes_by_size(windows: Windows) -> list[str]:
     return sorted(seen, key=lambda cause: -seconds[cause])
 
 
-def _bars(figure: go.Figure, row: int, windows: Windows, drawn: set[str]) -> None:
+def _bars(figure: go.Figure, row: int, windows: Windows, drawn: set[str], word: str) -> None:
     at = [moment(window) for window in windows]
     width = _width(windows)
     for cause in causes_by_size(windows):
@@ -98,10 +98,10 @@ def _bars(figure: go.Figure, row: int, windows: Windows, drawn: set[str]) -> Non
         )
         figure.add_trace(bar, row=row, col=1)
         drawn.add(cause)
-    figure.add_trace(_said(at, windows), row=row, col=1)
+    figure.add_trace(_said(at, windows, word), row=row, col=1)
 
 
-def _said(at: list[datetime], windows: Windows) -> go.Scatter:
+def _said(at: list[datetime], windows: Windows, word: str) -> go.Scatter:
     """The answer in words, which hovering over a bar shows."""
     return go.Scatter(
         x=at,
@@ -109,13 +109,13 @@ def _said(at: list[datetime], windows: Windows) -> go.Scatter:
         mode="markers",
         marker={"opacity": 0},
         showlegend=False,
-        hovertext=[_words(window) for window in windows],
+        hovertext=[_words(window, word) for window in windows],
         hovertemplate="%{hovertext}<extra></extra>",
     )
 
 
-def _words(window: Mapping[str, Any]) -> str:
-    lines = [f"<b>batch {window['batch_id']}</b>, {figures.seconds(window['seconds'])}"]
+def _words(window: Mapping[str, Any], word: str) -> str:
+    lines = [f"<b>{word} {window['batch_id']}</b>, {figures.seconds(window['seconds'])}"]
     return "<br>".join([*lines, *wrapped(escape_hover(str(window["answer"])))])
 
 

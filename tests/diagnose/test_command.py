@@ -17,12 +17,14 @@ from penstock.diagnose.diagnosis import diagnose_log
 from penstock.diagnose.event_log import read_log
 from penstock.diagnose.generated import TraceShape, generated_trace
 from penstock.diagnose.memory import available_bytes
-from penstock.diagnose.perfetto import PATH_TRACK
+from penstock.diagnose.perfetto import PATH_TRACK, perfetto_file
 from penstock.diagnose.trace import to_table
 from penstock.diagnose.trace_files import write_trace
 from penstock.durations import parse_duration
 from penstock.errors import BadInput
+from penstock.view.diagnosis_page import diagnosis_page
 from tests.diagnose.logs import BASE, LogBuilder, skewed_job
+from tests.diagnose.test_follow import many_jobs
 from tests.diagnose.test_participation import figure_3_3
 from tests.diagnose.traces import trace_of
 
@@ -33,8 +35,10 @@ def write(tmp_path, builder, name="app-1"):
     return path
 
 
-def run(path, **options):
+def run(path, html=None, perfetto=None, **options):
     text = io.StringIO()
+    made = {html: lambda found: diagnosis_page(found).encode(), perfetto: perfetto_file}
+    options["outputs"] = {file: output for file, output in made.items() if file}
     code = diagnose(path, console=Console(file=text, width=200), **options)
     return code, text.getvalue()
 
@@ -67,8 +71,10 @@ def test_a_part_of_the_time(tmp_path):
     _, text = run(write(tmp_path, skewed_job()), **options)
     (window,) = json.loads(text)["windows"]
     assert (window["start_ms"], window["end_ms"]) == (BASE + 2000, BASE + 4000)
-    with pytest.raises(BadInput, match="nothing to diagnose"):
+    with pytest.raises(BadInput, match=r"app-1: nothing lies in this span: events are from 20\d\d-"):
         run(write(tmp_path, skewed_job()), start=(BASE + 90_000) / 1000)
+    with pytest.raises(BadInput, match="--from must be before --to"):
+        run(write(tmp_path, skewed_job()), start=5.0, end=4.0)
 
 
 def test_many_logs_are_answered_together(tmp_path):
@@ -169,6 +175,22 @@ def test_one_log_that_cannot_be_read_does_not_hide_the_others(tmp_path):
     (tmp_path / "app-1").unlink()
     with pytest.raises(BadInput, match="zz-notes"):
         run(tmp_path)
+
+
+def test_stages_that_do_the_same_again_and_again_are_told_together():
+    found = diagnose_log(read_log(many_jobs(12).lines), Span())
+    assert (
+        found.answer
+        == "73% of the critical path is the run of tasks. Most of it (73%) is Scan, in 12 stages."
+    )
+
+
+def test_many_applications_begin_with_a_list_of_answers(tmp_path):
+    write(tmp_path, skewed_job(), "app-1")
+    write(tmp_path, skewed_job(), "app-2")
+    _, text = run(tmp_path)
+    assert text.splitlines()[0].strip() == "2 applications"
+    assert text.count("partition 7 on executor 2") == 6
 
 
 def test_a_driver_bound_application_is_told_that_executors_do_not_help():
