@@ -2,12 +2,13 @@
 
 A log that is still written, or was cut off, ends in the middle of a frame: what comes before it is given,
 the rest is left out. Formats: plain, zstd, lz4 (stream of lz4-java), snappy (stream of snappy-java),
-lzf (chunks of compress-lzf).
+lzf (chunks of compress-lzf), gzip.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Protocol, cast
 
@@ -15,6 +16,8 @@ import pyarrow as pa
 import zstandard
 
 CHUNK = 1 << 20
+# a window of the largest size, in the frame of gzip
+_GZIP = 16 + zlib.MAX_WBITS
 _LZ4_MAGIC, _LZ4_HEADER = b"LZ4Block", 21
 _LZF_MAGIC = b"ZV"
 _SNAPPY_MAGIC, _SNAPPY_HEADER = b"\x82SNAPPY\x00", 16
@@ -41,6 +44,20 @@ def zstd(stream: Source) -> Iterator[bytes]:
             yield chunk
     except zstandard.ZstdError:
         return
+
+
+def gzip(stream: Source) -> Iterator[bytes]:
+    """Chunks of one or more gzip members, as people pack logs; the last may be cut."""
+    unpacker = zlib.decompressobj(wbits=_GZIP)
+    while packed := stream.read(CHUNK):
+        while packed:
+            try:
+                yield unpacker.decompress(packed)
+            except zlib.error:
+                return
+            packed = unpacker.unused_data
+            if packed:
+                unpacker = zlib.decompressobj(wbits=_GZIP)
 
 
 def lz4(stream: Source) -> Iterator[bytes]:
@@ -96,6 +113,7 @@ def _varint(block: bytes) -> int:
 CODECS: dict[str, Callable[[Source], Iterator[bytes]]] = {
     "zstd": zstd,
     "zst": zstd,
+    "gz": gzip,
     "lz4": lz4,
     "snappy": snappy,
     "lzf": lzf,

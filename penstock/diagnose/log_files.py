@@ -39,6 +39,7 @@ def find_logs(path: Path) -> list[LogFiles]:
     if not path.exists():
         raise BadInput(f"{path}: there is no such file or directory")
     if path.is_file():
+        _check_packing(path)
         return [LogFiles(path, (path,), path.name.endswith(".inprogress"))]
     if rolled := _rolled(path):
         return [rolled]
@@ -49,11 +50,17 @@ def find_logs(path: Path) -> list[LogFiles]:
     return logs
 
 
+def _check_packing(path: Path) -> None:
+    """A history server hands out logs as zip archives."""
+    if path.suffix == ".zip":
+        raise BadInput(f"{path}: is an archive; unpack it, and give the event log that is inside")
+
+
 def _entry(entry: Path) -> list[LogFiles]:
     if entry.is_dir():
         rolled = _rolled(entry)
         return [rolled] if rolled else []
-    if entry.suffix in {".crc", ".parquet"}:
+    if entry.suffix in {".crc", ".parquet", ".zip"}:
         return []
     return [LogFiles(entry, (entry,), entry.name.endswith(".inprogress"))]
 

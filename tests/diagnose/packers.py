@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 
 import pyarrow as pa
@@ -73,7 +74,13 @@ def lzf_stream(content):
     return b"".join(chunks)
 
 
-PACKERS = {"zstd": zstandard.compress, "lz4": lz4_stream, "snappy": snappy_stream, "lzf": lzf_stream}
+PACKERS = {
+    "zstd": zstandard.compress,
+    "gz": gzip.compress,
+    "lz4": lz4_stream,
+    "snappy": snappy_stream,
+    "lzf": lzf_stream,
+}
 
 
 def growing(codec, pieces):

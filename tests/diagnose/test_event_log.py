@@ -217,3 +217,9 @@ def test_retries_speculation_and_a_lost_executor_leave_a_whole_graph():
     assert found.warnings["finished tasks without metrics"] == 2
     assert graph.repairs.overlapping_activities == 0
     assert any(worker.startswith("executor 2") for worker, _, _ in names)
+
+
+def test_an_archive_is_told_apart_from_a_log(tmp_path):
+    (tmp_path / "logs.zip").write_bytes(b"PK")
+    with pytest.raises(BadInput, match=r"logs\.zip: is an archive; unpack it"):
+        find_logs(tmp_path / "logs.zip")
