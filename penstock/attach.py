@@ -117,12 +117,12 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
     from penstock.observe.spark_source import SparkSource
     from penstock.remembering import remembering
     from penstock.repartitioning import Repartitioning
-    from penstock.sizing import at_work, desk_of, restart_under_way, sizes_memory, with_sizing
+    from penstock.sizing import at_work, desk_of, heeding, restart_under_way, sizes_memory, with_sizing
     from penstock.state_control import StateControl
 
     journal: Journal = journal_at(settings.journal, retained=settings.retained_observations)
     name = application_name(spark)
-    policy = remembering(make_policy(settings), journal, name)
+    policy = remembering(heeding(make_policy(settings), journal, name), journal, name)
     if report_to is not None:
         from penstock.fleet.reporting import reporting_policy
 

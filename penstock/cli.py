@@ -18,6 +18,7 @@ from penstock.commands import (
     live,
     migration,
     offline,
+    override,
     pipeline,
     replay,
     run,
@@ -45,6 +46,7 @@ pipeline.add_to(app)
 simulate.add_to(app)
 replay.add_to(app)
 audit.add_to(app)
+override.add_to(app)
 diagnosis.add_to(app)
 fleet.add_to(app)
 benches.add_to(app)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
+    from penstock.decide.policy import Policy
     from penstock.decide.restarts import RestartRules
     from penstock.journal.store import Journal
     from penstock.loop import Loop
@@ -50,6 +51,18 @@ def _board(spark: Any, settings: Settings) -> tuple[Any, tuple[str, ...]]:
         return listener_on(host, settings.executor_metrics_port).board, ()
     except PenstockError as error:
         return None, (str(error),)
+
+
+def heeding(policy: Policy, journal: Journal, name: str) -> Policy:
+    """The policy, which minds what operators say in the journal, if it is one that sizes."""
+    from penstock.decide.sage_overrides import together
+    from penstock.decide.sage_policy import SagePolicy
+    from penstock.journal.overrides import OperatorsWord
+
+    if isinstance(policy, SagePolicy):
+        settings, word = policy.said, OperatorsWord(journal, name)
+        policy.said = lambda: together(settings(), word())
+    return policy
 
 
 def desk_of(spark: Any, settings: Settings, journal: Journal) -> RestartDesk | None:

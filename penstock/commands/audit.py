@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Group
 from rich.text import Text
 
 from penstock.commands.printing import Json, answer, reported, say
@@ -33,21 +34,42 @@ def add_to(app: typer.Typer) -> None:
 def actions(
     app: Annotated[str | None, typer.Option("--app", help="Only this application, by its id.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most this many, the latest.")] = 100,
+    decided: Annotated[
+        bool, typer.Option("--decided", help="Also what was recommended, decided by a fleet, or overridden.")
+    ] = False,
     journal: JournalPath = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """List what was done to applications, oldest first."""
-    from penstock.view.listing import actions_table
+    from penstock.view.listing import actions_table, decisions_table, overrides_table
 
     records: tuple[ActionRecord, ...] = ()
+    told: dict[str, Any] = {"decisions": [], "overrides": {}} if decided else {}
     place = _place(journal, config)
     if place is None:
         say("nothing was recorded yet: there is no journal")
     else:
         with closing(_open(place)) as opened:
             records = opened.actions(app, limit)
-    answer({"actions": [plain(record) for record in records]}, as_json, actions_table(records))
+            if decided:
+                told = _decided(opened, app, limit)
+    shown = [actions_table(records)]
+    if decided:
+        shown += [decisions_table(told["decisions"]), overrides_table(told["overrides"])]
+    answer({"actions": [plain(record) for record in records], **told}, as_json, Group(*shown))
+
+
+def _decided(journal: Journal, app: str | None, limit: int) -> dict[str, Any]:
+    """Changes that were decided and not, or not yet, done here; and what operators said of applications."""
+    from penstock.journal.overrides import KEY, KIND
+
+    changes = [one for one in journal.decisions(app) if one.answer["kind"] in ("scale", "resize")]
+    overrides = {owner: said[KEY] for owner, said in journal.recall_all(KIND).items() if KEY in said}
+    return {
+        "decisions": [asdict(one) for one in changes[-limit:]],
+        "overrides": {owner: said for owner, said in overrides.items() if app in (None, owner)},
+    }
 
 
 @reported

@@ -57,13 +57,14 @@ class Scale:
 class Resize:
     """Change settings that need new executors (memory, heap, cores): Spark key → value.
 
-    `before` has the values that they replace, as far as they are known.
+    `before` has the values that they replace, as far as they are known, `seen` the metrics that were judged.
     """
 
     settings: Mapping[str, str]
     reason: str
     expected: ExpectedEffect
     before: Mapping[str, str] = field(default_factory=dict)
+    seen: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def planned(self) -> Mapping[str, int]:

@@ -15,7 +15,7 @@ from typing import Any
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.held_size import held_from
-from penstock.decide.policy import ExpectedEffect, Hold, Policy, Proposal, Scale
+from penstock.decide.policy import ExpectedEffect, Hold, Policy, Proposal, Resize, Scale
 from penstock.decide.resizer import Limits
 from penstock.decide.sage import WHY, SizingRound, decide, learned
 from penstock.decide.sage_fit import Fitted, fit
@@ -111,7 +111,10 @@ class SagePolicy:
             return Hold(_why(found, fitted))
         self._too_small = learned(self._too_small, given.held, fitted.decision)
         if fitted.decision.rule not in (Rule.PARALLELISM_UP, Rule.PARALLELISM_DOWN):
-            return with_notes(proposal_of(given.held, fitted.decision, given.overrides), fitted.notes)
+            proposal = proposal_of(given.held, fitted.decision, given.overrides)
+            if isinstance(proposal, Resize):
+                proposal = replace(proposal, seen=dict(self._samples[-1][1]))
+            return with_notes(proposal, fitted.notes)
         return self._scale(given.held, replace(found, decision=fitted.decision), held, window.end, fitted)
 
     def _given(self, window: ApplicationWindow, held: Mapping[str, int]) -> SizingInput:

@@ -38,6 +38,8 @@ def _resized(record: ActionRecord) -> Iterator[tuple[str, str]]:
     """An action on Spark's settings, which ends with a restart."""
     for key, (before, after) in record.settings.items():
         yield "Setting", f"{key} {before or 'unset'} → {after}"
+    if record.judged:
+        yield "Metrics", _figures(record.judged)
     yield "Because", record.reason
     yield "Guardrails", _guardrails(record)
     yield "Expected", _expected(record)

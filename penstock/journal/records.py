@@ -59,7 +59,8 @@ class DecisionRecord:
 class ActionRecord:
     """One action from its intent to its measured effect; what has not happened yet is None.
 
-    `settings` are Spark's that were to change: key → its values before and after.
+    `settings` are Spark's that were to change: key → its values before and after; `judged` are the metrics
+    on which that was decided.
     """
 
     action_id: int
@@ -84,6 +85,7 @@ class ActionRecord:
     effect_at: float | None = None
     measured: Mapping[str, float] | None = None
     settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    judged: Mapping[str, float] = field(default_factory=dict)
 
 
 def plain_answer(answer: Proposal | NotReady) -> Plain:
@@ -96,8 +98,9 @@ def plain_answer(answer: Proposal | NotReady) -> Plain:
         case Scale(parallelism, reason, expected, exact):
             scale = {"parallelism": dict(parallelism), "exact": finite(exact)}
             return {"kind": "scale", "reason": reason, **scale, "expected": plain_effect(expected)}
-        case Resize(settings, reason, expected):
+        case Resize(settings, reason, expected, before, seen):
             resize = {"settings": dict(settings), "expected": plain_effect(expected)}
+            resize |= {"before": dict(before), "seen": finite(seen)}
             return {"kind": "resize", "reason": reason, **resize}
         case MoveState(moves, reason, expected, plans):
             move: Plain = {"moves": [list(one) for one in moves], "expected": plain_effect(expected)}

@@ -82,4 +82,5 @@ def action_from(row: Mapping[str, Any]) -> ActionRecord:
         effect_at=row["effect_at"],
         measured=row["measured"],
         settings=_settings(row["held_before"], row["planned"]),
+        judged=row["answer"].get("seen", {}),
     )

@@ -234,6 +234,16 @@ class Journal:
             rows = connection.execute(mine.order_by(memories.c.at)).mappings().all()
         return {row["key"]: row["body"] for row in rows}
 
+    def recall_all(self, kind: str) -> dict[str, dict[str, Plain]]:
+        """Owner → key → what was learned."""
+        query = sa.select(memories).where(memories.c.kind == kind).order_by(memories.c.at)
+        with self.database.reading() as connection:
+            rows = connection.execute(query).mappings().all()
+        found: dict[str, dict[str, Plain]] = {}
+        for row in rows:
+            found.setdefault(row["owner"], {})[row["key"]] = row["body"]
+        return found
+
     def _check_lease(self, connection: Connection) -> None:
         """In the transaction of the intent: whoever takes over after it finds the intent, and closes it."""
         if self._lease is None:

@@ -1,0 +1,64 @@
+"""`penstock override`: an operator pins a parameter, vetoes a rule of Sage, or forces one."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from penstock.commands.audit import Config, JournalPath
+from penstock.commands.printing import Json, answer, reported
+
+Named = list[str] | None
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command."""
+    app.command("override")(override)
+
+
+@reported
+def override(
+    name: Annotated[str, typer.Argument(help="The application, by its name.")],
+    pin: Annotated[
+        Named, typer.Option("--pin", help="A parameter that stays as it is, such as heap.")
+    ] = None,
+    veto: Annotated[Named, typer.Option("--veto", help="A rule that is silent, such as P3.")] = None,
+    force: Annotated[
+        str | None, typer.Option("--force", help="A rule that decides once, such as P6.")
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Forget what was said before.")] = False,
+    journal: JournalPath = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Add to what operators said of an application, or show it; the running one takes it up by itself."""
+    from penstock.journal.overrides import override as keep
+    from penstock.journal.overrides import said_by_operators
+    from penstock.journal.store import open_journal
+
+    with closing(open_journal(_place(journal, config))) as opened:
+        if pin or veto or force or clear:
+            keep(opened, time.time(), name, getpass.getuser(), pin or (), veto or (), force, clear)
+        said = said_by_operators(opened, name)
+    answer({"application": name, **said}, as_json, Text(in_words(name, said)))
+
+
+def in_words(name: str, said: Mapping[str, Any]) -> str:
+    """What is in force, on one line."""
+    force = said["force"]["rule"] if said["force"] else ""
+    parts = (("pinned", said["pin"]), ("vetoed", said["veto"]), ("forced once", [force] if force else []))
+    told = "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
+    return f"{name}: {told} (by {said['by']})" if told else f"{name}: nothing is overridden"
+
+
+def _place(journal: str | None, config: Path | None) -> str:
+    from penstock.settings import load_settings
+
+    return journal or load_settings(config).journal

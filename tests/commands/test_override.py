@@ -1,0 +1,89 @@
+"""`penstock override`, and what `actions` and `explain` tell of sizing."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import perform
+from penstock.decide.outcome import Outcome, Status
+from penstock.decide.policy import ExpectedEffect, Resize
+from penstock.decide.restarts import RecommendOnly
+from penstock.decide.sage_metrics import Parameter, Rule
+from penstock.decide.verdict import Accepted
+from penstock.journal.overrides import OperatorsWord
+from penstock.journal.store import open_journal
+from tests.commands.command_line import Captured, complaint, last_json
+
+KEY = "spark.executor.memory"
+RESIZE = Resize(
+    {KEY: "6144m"},
+    "P1 (heap scale-up): heap use never fell below 97%",
+    ExpectedEffect("heap use stays below its bound"),
+    before={KEY: "4096m"},
+    seen={"heap_used_bytes": 3.9e9, "gc_seconds": 0.5},
+)
+
+
+def test_words_add_up_are_obeyed_and_cleared(capsys: Captured, config: list[str], tmp_path: Path):
+    assert perform(["override", "words", "--pin", "heap", *config, "--json"]) == 0
+    assert last_json(capsys)["pin"] == ["heap"]
+    assert perform(["override", "words", "--veto", "p3", "--force", "P6", *config, "--json"]) == 0
+    said = last_json(capsys)
+    assert (said["pin"], said["veto"], said["force"]["rule"]) == (["heap"], ["P3"], "P6")
+    with closing(open_journal(tmp_path / "journal.db")) as journal:
+        word = OperatorsWord(journal, "words")()
+    assert word.overrides.pinned == {Parameter.HEAP} and word.overrides.vetoed == {Rule.CPU_UP}
+    assert word.overrides.forced is Rule.HEAP_DOWN and word.force_id
+    assert perform(["override", "words", "--clear", *config]) == 0
+    assert "nothing is overridden" in capsys.readouterr().out
+    assert perform(["actions", "--decided", *config, "--json"]) == 0
+    log = last_json(capsys)["overrides"]["words"]["log"]
+    assert [one["clear"] for one in log] == [False, False, True] and all(one["by"] for one in log)
+    assert perform(["actions", "--decided", *config]) == 0
+    assert "pin heap" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("words", "named"), [(["--pin", "hip"], "--pin"), (["--force", "P9"], "--force")])
+def test_a_word_that_means_nothing(capsys: Captured, config: list[str], words, named):
+    assert perform(["override", "words", *words, *config]) == 2
+    assert named in complaint(capsys)
+
+
+def test_the_journal_away_leaves_what_is_known(tmp_path: Path):
+    journal = open_journal(tmp_path / "journal.db")
+    word = OperatorsWord(journal, "words")
+    journal.remember(
+        1.0, "words", "overrides", "said", {"pin": ["cpu"], "veto": [], "force": None, "by": "ops"}
+    )
+    assert word().overrides.pinned == {Parameter.CPU}
+    journal.remember(2.0, "words", "overrides", "said", {"pin": ["nonsense"], "veto": [], "force": None})
+    assert word().overrides.pinned == {Parameter.CPU}
+    journal.close()
+
+
+def test_a_restart_is_told_with_its_values_and_metrics(capsys: Captured, config: list[str], tmp_path: Path):
+    with closing(open_journal(tmp_path / "journal.db")) as journal:
+        decision = journal.decided(1.0, "app-1", RESIZE, Accepted(RESIZE), "sage")
+        action = journal.intend(1.0, "app-1", decision, RESIZE, RESIZE.before)
+        journal.ended(40.0, action, Outcome(Status.DONE, {}, {}, {}, 39.0, "paused for 31.0 s"))
+        journal.effect(40.0, action, {"pause_seconds": 31.0})
+        journal.decided(50.0, "app-2", RESIZE, RecommendOnly().judge(50.0, RESIZE), "sage")
+    assert perform(["actions", *config]) == 0
+    assert "6144m" in "".join(capsys.readouterr().out.split())
+    assert perform(["explain", "1", *config]) == 0
+    shown = capsys.readouterr().out
+    for part in (
+        f"{KEY} 4096m → 6144m",
+        "P1 (heap scale-up)",
+        "heap used bytes",
+        "paused for 31.0 s",
+        "pause seconds 31",
+    ):
+        assert part in shown, part
+    assert perform(["actions", "--decided", "--app", "app-2", *config, "--json"]) == 0
+    told = last_json(capsys)
+    assert told["actions"] == [] and told["decisions"][0]["verdict"]["guardrail"] == "recommend-only"
+    assert told["decisions"][0]["answer"]["before"] == {KEY: "4096m"}
