@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 KAFKA = "3.9.1"
 """The version of the client that Spark's connector is built with."""
@@ -73,34 +73,56 @@ def connector_jars() -> list[Path]:
 @contextmanager
 def kafka_broker(directory: Path) -> Iterator[str]:
     """Run a broker for the length of a `with`; gives its bootstrap address."""
-    directory.mkdir(parents=True, exist_ok=True)
-    broker, controller = _free_ports(2)
-    properties = directory / "server.properties"
-    properties.write_text(
-        _SERVER.format(broker=broker, controller=controller, data=directory / "data"), encoding="utf-8"
-    )
-    (directory / "log4j.properties").write_text(_LOGGING, encoding="utf-8")
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    _run(
-        _broker_command(directory, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
-    )
-    log = directory / "broker.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            _broker_command(directory, "kafka.Kafka", str(properties)), stdout=output, stderr=output
-        )
+    broker = KafkaBroker(directory)
     try:
-        _wait_until_it_answers(f"127.0.0.1:{broker}", process, log)
-        yield f"127.0.0.1:{broker}"
+        broker.start()
+        yield broker.address
     finally:
-        process.kill()
-        process.wait()
+        broker.kill()
 
 
-def _broker_command(directory: Path, main: str, *arguments: str) -> list[str]:
-    small = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    logging = f"-Dlog4j.configuration=file:{directory / 'log4j.properties'}"
-    return [_java(), *small, logging, "-cp", str(_jars() / "broker" / "*"), main, *arguments]
+class KafkaBroker:
+    """A broker that can be killed and started again; its port and its data stay."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        broker, controller = _free_ports(2)
+        self.address = f"127.0.0.1:{broker}"
+        self._directory, self._properties = directory, directory / "server.properties"
+        self._properties.write_text(
+            _SERVER.format(broker=broker, controller=controller, data=directory / "data"), encoding="utf-8"
+        )
+        (directory / "log4j.properties").write_text(_LOGGING, encoding="utf-8")
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        _run(self._command("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        log = self._directory / "broker.log"
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command("kafka.Kafka", str(self._properties)), stdout=output, stderr=output
+            )
+        _wait_until_it_answers(self.address, self._process, log)
+
+    def kill(self) -> None:
+        """End it as a crash does; may be called twice."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def create(self, *topics: str, partitions: int = 2) -> None:
+        """Make these topics."""
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        for made in admin.create_topics([NewTopic(name, partitions) for name in topics]).values():
+            made.result(30)
+
+    def _command(self, main: str, *arguments: str) -> list[str]:
+        small = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        logging = f"-Dlog4j.configuration=file:{self._directory / 'log4j.properties'}"
+        return [_java(), *small, logging, "-cp", str(_jars() / "broker" / "*"), main, *arguments]
 
 
 def _wait_until_it_answers(address: str, process: subprocess.Popen[bytes], log: Path) -> None:

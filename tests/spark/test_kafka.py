@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock.bench.kafka_broker import connector_jars, kafka_broker
 from penstock.decide.policy import Hold, Scale
 from penstock.errors import ActionFailed
 from penstock.fleet.kafka_transport import KafkaTransport
@@ -21,7 +22,6 @@ from penstock.workloads.nexmark import Nexmark
 from penstock.workloads.nexmark_files import produce
 from penstock.workloads.nexmark_streams import KafkaStreams
 from tests.fakes import FixedPolicy, a_scale, a_window
-from tests.kafka_broker import connector_jars, kafka_broker
 from tests.spark.watching import query_of, wait_for, watch
 
 pytestmark = pytest.mark.spark

@@ -13,11 +13,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import functions as sf
 
+from penstock.bench.kafka_broker import connector_jars, kafka_broker
 from penstock.control import find
 from penstock.errors import ActionFailed
 from penstock.pipeline import Pipeline, files, kafka
 from penstock.pipeline.spark_topics import Written, dead_letters, publish
-from tests.kafka_broker import connector_jars, kafka_broker
 
 pytestmark = pytest.mark.spark
 
