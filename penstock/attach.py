@@ -117,7 +117,15 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
     from penstock.observe.spark_source import SparkSource
     from penstock.remembering import remembering
     from penstock.repartitioning import Repartitioning
-    from penstock.sizing import at_work, desk_of, heeding, restart_under_way, sizes_memory, with_sizing
+    from penstock.sizing import (
+        at_work,
+        desk_of,
+        heeding,
+        restart_under_way,
+        scraper_of,
+        sizes_memory,
+        with_sizing,
+    )
     from penstock.state_control import StateControl
 
     journal: Journal = journal_at(settings.journal, retained=settings.retained_observations)
@@ -148,7 +156,7 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
     @contextmanager
     def life() -> Iterator[None]:
         settle_former_runs(journal, name, loop.application, time.time(), spared=restart_under_way())
-        with closing(journal), closing(mover), at_work(desk, loop, name):
+        with closing(journal), closing(mover), scraper_of(settings), at_work(desk, loop, name):
             yield
 
     return Autopilot(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.journal.store import Journal
     from penstock.loop import Loop
     from penstock.ports import Source
+    from penstock.scraping import Scraper
     from penstock.settings import Settings
     from penstock.supervise.desk import RestartDesk
 
@@ -93,6 +94,14 @@ def restart_under_way() -> frozenset[int]:
 
     given = os.environ.get(ACTION_VARIABLE, "")
     return frozenset({int(given)}) if given.isdecimal() else frozenset()
+
+
+def scraper_of(settings: Settings) -> Scraper:
+    """What scrapes the remote services: twice an interval, so that each window has a reading."""
+    from penstock.scraping import Scraper, scrapes_of
+
+    scrapes = scrapes_of(settings.services, settings.service_metrics)
+    return Scraper(scrapes, settings.policy_interval / 2, settings.service_scrape_timeout)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, field_validator
 from penstock.decide.held_size import size_in_bytes
 from penstock.decide.quiet_hours import parse_quiet_hours
 from penstock.decide.sage_overrides import parameter_named, rule_named
+from penstock.decide.sage_services import ASPECTS
 from penstock.errors import BadInput
 from penstock.settings_types import Count, Duration, NamedTexts, Names, OptionalCount, Ratio
 
@@ -117,6 +118,23 @@ class SizingSettings(BaseModel):
     quota_memory: OptionalSize = Field(
         None, description="The most memory of all executors together, such as `256g`."
     )
+
+    @field_validator("services")
+    @classmethod
+    def _check_services(cls, written: dict[str, str]) -> dict[str, str]:
+        for name, url in written.items():
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"the address of {name} must begin with http:// or https://")
+        return written
+
+    @field_validator("service_metrics")
+    @classmethod
+    def _check_metrics(cls, written: dict[str, str]) -> dict[str, str]:
+        for key in written:
+            aspect = key.rpartition(".")[2]
+            if aspect not in ASPECTS:
+                raise ValueError(f"unknown aspect {aspect!r}; known: {', '.join(ASPECTS)}")
+        return written
 
     @field_validator("restart_quiet_hours")
     @classmethod

@@ -149,6 +149,8 @@ def test_every_setting_can_be_given_in_every_place(yaml_file):
         ("sage_veto", "P9", "unknown rule 'P9'"),
         ("service_lags", "1,-1", "a whole number of intervals"),
         ("services", "profiles", "names with texts"),
+        ("services", "profiles=file:///etc/passwd", "must begin with http://"),
+        ("service_metrics", "profiles.speed=x", "unknown aspect 'speed'"),
         ("quota_memory", "much", "not a size such as 4g"),
     ],
 )
