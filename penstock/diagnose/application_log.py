@@ -60,7 +60,7 @@ class Tasks:
 
 @dataclass(slots=True)
 class Stage:
-    """One attempt of one stage."""
+    """One attempt of one stage; `rdd` is what it computes, the same where a later job skips it."""
 
     stage: int
     attempt: int
@@ -72,6 +72,7 @@ class Stage:
     completed: int = -1
     submitted_at_line: int = -1
     completed_at_line: int = -1
+    rdd: int = -1
 
 
 @dataclass(slots=True)

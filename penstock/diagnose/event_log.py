@@ -147,6 +147,9 @@ class EventLogReader:
             run=properties.get("sql.streaming.runId", ""),
             batch=int(properties.get("streaming.sql.batchId", -1)),
         )
+        # Stages whose output an earlier job has left are skipped, and are told of nowhere else.
+        for information in event.get("Stage Infos") or ():
+            self._stage(information)
 
     def _job_end(self, event: Fields) -> None:
         job = self._jobs.get(int(event["Job ID"]))
@@ -159,7 +162,10 @@ class EventLogReader:
         stage.name = str(information.get("Stage Name", stage.name))
         stage.tasks = int(information.get("Number of Tasks", stage.tasks))
         stage.parents = tuple(information.get("Parent IDs") or stage.parents)
-        stage.chain = stage.chain or chain_of(information.get("RDD Info") or ())
+        rdds = information.get("RDD Info") or ()
+        stage.chain = stage.chain or chain_of(rdds)
+        # Spark names the stage's own RDD first, then those it is computed from.
+        stage.rdd = int(rdds[0]["RDD ID"]) if rdds else stage.rdd
         return stage
 
     def _stage_submitted(self, event: Fields) -> None:

@@ -195,11 +195,15 @@ def _holders(log: ApplicationLog) -> dict[StageKey, list[int]]:
     ):
         if size:
             written[stage][executor] += size
+    that_ran = {stage.rdd: stage.stage for stage in log.stages.values() if stage.stage in written}
     found = {}
     for key, stage in log.stages.items():
         sizes: dict[int, int] = defaultdict(int)
         for parent in stage.parents:
-            for executor, size in written.get(parent, {}).items():
+            known = log.stages.get((parent, 0))
+            # A stage that is skipped has its output from an earlier one that computed the same.
+            ran = that_ran.get(known.rdd, parent) if known and parent not in written else parent
+            for executor, size in written.get(ran, {}).items():
                 sizes[executor] += size
         found[key] = sorted(sizes, key=lambda executor: -sizes[executor])
     return found

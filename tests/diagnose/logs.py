@@ -26,8 +26,10 @@ class LogBuilder:
         fields = {"Timestamp": BASE + at, "Executor ID": name, "Executor Info": {"Total Cores": cores}}
         return self.add("SparkListenerExecutorAdded", **fields)
 
-    def job(self, job, at, stages, properties=None):
+    def job(self, job, at, stages, properties=None, skipped=()):
+        """`skipped` stages, told as (stage, rdd), are those whose output is there already."""
         fields = {
+            "Stage Infos": [{"Stage ID": stage, "RDD Info": [{"RDD ID": rdd}]} for stage, rdd in skipped],
             "Job ID": job,
             "Submission Time": BASE + at,
             "Stage IDs": stages,

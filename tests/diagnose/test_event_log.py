@@ -15,6 +15,7 @@ from penstock.diagnose.event_log import chain_of, read_log
 from penstock.diagnose.log_files import find_logs
 from penstock.diagnose.log_trace import trace_of_log
 from penstock.diagnose.participation import participation, windows
+from penstock.diagnose.summary import summarise
 from penstock.diagnose.trace import Activity, Kind
 from penstock.errors import BadInput
 from tests.diagnose.logs import BASE, LogBuilder, skewed_job
@@ -57,6 +58,19 @@ def test_a_fetch_is_a_question_and_an_answer_with_data():
     assert ("executor 1 shuffle", "executor 2 slot 0") in channels or (
         "executor 1 shuffle", "executor 2 slot 1") in channels  # fmt: skip
     assert all(graph.source[i] >= 0 for i in np.nonzero(data)[0])
+
+
+def test_a_fetch_from_a_stage_that_was_skipped_asks_who_ran_it_before():
+    log = LogBuilder().executor("1", 0).executor("2", 0)
+    log.job(0, 100, [3]).stage(3, 110, 1).start(3, 0, "2", 120)
+    log.end(3, 0, "2", 120, 400, run=250, written=1000).stage(3, 110, 1, done=400).job_end(0, 410)
+    log.job(1, 500, [4, 5], skipped=[(4, 3)]).stage(5, 510, 1, parents=[4]).start(5, 1, "1", 520)
+    log.end(5, 1, "1", 520, 3000, run=2400, fetch=2000, remote=900).stage(5, 510, 1, parents=[4], done=3000)
+    _, result, graph, _ = shares(read_log(log.job_end(1, 3010).application_end(3100).lines))
+    found = summarise(graph, result)
+    source, target, share = found.communication[0]
+    assert (source, target) == ("executor 2 shuffle", "executor 1 slot 0")
+    assert share > 0.6
 
 
 def test_a_slow_driver_is_the_critical_path():
