@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.commands.printing import Json, answer, reported
+from penstock.commands.printing import Json, answer, reported, say
 from penstock.errors import BadInput, BadMetrics, JournalUnavailable
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ def replay(
     policy: Annotated[str, typer.Option("--policy", help="The policy to ask.")] = "ds2",
     app: Annotated[str | None, typer.Option("--app", help="The application, if there are several.")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="The settings file.")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Where to write both timelines as a page.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say what a policy would have decided over what a journal has recorded."""
@@ -50,6 +53,10 @@ def replay(
         raise BadInput(f"{journal}: cannot be replayed: {told}") from error
     except BadInput as error:
         raise BadInput(f"{journal}: {error}") from error
+    if html is not None:
+        from penstock.simulate.replay_page import write_replay_page
+
+        say(f"wrote {write_replay_page(found, observations, html)}")
     answer({"journal": journal, **found.to_json()}, as_json, _shown(found))
 
 
@@ -70,12 +77,13 @@ def _recorded(journal: str, app: str | None) -> Recorded:
 
 def _shown(found: Replay) -> RenderableType:
     title = f"{found.application}, {found.policy}: {len(found.moments)} windows"
-    table = Table("at", "held", "it would hold", "it decides", "was done", "why", title=title, box=None)
+    table = Table("at, UTC", f"{found.policy} decides", "was done", "why", title=title, box=None)
     table.header_style = "dim"
     for moment in found.moments:
         if moment.decided is not None or moment.done is not None:
             table.add_row(*_row(moment))
-    steps = f"{found.steps} changes by {found.policy}, {found.steps_done} were made"
+    noun = "change" if found.steps == 1 else "changes"
+    steps = f"{found.steps} {noun} by {found.policy}, {found.steps_done} made in reality"
     parts: list[RenderableType] = [table, "", Text(steps)]
     if found.unreadable:
         parts.append(Text(f"{found.unreadable} observations of an older version were left out", "yellow"))
@@ -86,17 +94,4 @@ def _shown(found: Replay) -> RenderableType:
 
 def _row(moment: Moment) -> tuple[Text, ...]:
     at = datetime.fromtimestamp(moment.at, UTC).strftime("%m-%d %H:%M:%S")
-    doubt = "" if moment.observed else " (?)"
-    cells = (
-        at,
-        _sizes(moment.held),
-        _sizes(moment.would_hold),
-        _sizes(moment.decided) + doubt,
-        _sizes(moment.done),
-        moment.reason,
-    )
-    return tuple(Text(cell) for cell in cells)
-
-
-def _sizes(sizes: object) -> str:
-    return ", ".join(f"{name} {count}" for name, count in sizes.items()) if isinstance(sizes, dict) else "–"
+    return tuple(Text(cell) for cell in (at, moment.told_decided, moment.told_done, moment.reason))

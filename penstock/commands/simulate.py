@@ -58,6 +58,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - a command has as many options as its u
     policies = list(dict.fromkeys(policy or ["ds2"]))
     _check(policies)
     experiment = load(scenario).starting_with(parse_initial(initial or ()))
+    _warn(policies, experiment)
     if seeds == 1 and not on_spark:
         return _one(experiment, policies, seed, html, as_json)
     if html is not None:
@@ -108,6 +109,15 @@ def _check(policies: Iterable[str]) -> None:
 
     for name in policies:
         policy_entry(name)
+
+
+def _warn(policies: Iterable[str], experiment: Experiment) -> None:
+    """Say of which policies nothing is to be expected, since the scenario lacks what they require."""
+    from penstock.decide.registry import policy_entry
+
+    for name in policies:
+        if lacking := policy_entry(name).lacks(experiment.settings):
+            say(f"{name} will decide nothing: {experiment.name} sets no {lacking}")
 
 
 def _list(as_json: bool) -> None:

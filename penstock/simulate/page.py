@@ -78,7 +78,7 @@ def timelines(comparison: Comparison) -> go.Figure:
     target = comparison.experiment.settings.latency_target
     if target is not None:
         _line(figure, 3, "target", GREY, np.full(seconds, target), dash="dash")
-    _dress(figure)
+    dress(figure, UNITS, "minutes")
     return figure
 
 
@@ -136,7 +136,8 @@ def _mark(figure: go.Figure, run: Run, colour: str, held: Floats) -> None:
     figure.add_trace(dots, row=4, col=1)
 
 
-def _dress(figure: go.Figure) -> None:
+def dress(figure: go.Figure, units: Sequence[str], time: str) -> None:
+    """The look of stacked timelines: one axis of time, a unit on each other axis."""
     figure.update_layout(
         height=1000,
         margin={"l": 70, "r": 24, "t": 60, "b": 44},
@@ -147,10 +148,10 @@ def _dress(figure: go.Figure) -> None:
         template="none",
         legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1.03, "yanchor": "bottom"},
     )
-    for row, unit in enumerate(UNITS, start=1):
+    for row, unit in enumerate(units, start=1):
         figure.update_yaxes(title_text=unit, rangemode="tozero", zeroline=False, row=row, col=1)
     figure.update_xaxes(showgrid=False, ticks="outside", ticklen=4)
-    figure.update_xaxes(title_text="minutes", row=4, col=1)
+    figure.update_xaxes(title_text=time, row=len(units), col=1)
     for annotation in figure.layout.annotations:
         annotation.update(x=0, xanchor="left", font={"size": 15}, text=f"<b>{annotation.text}</b>")
 
@@ -167,7 +168,7 @@ def _tile(policy: str, steps: int) -> str:
 
 def _figures_table(comparison: Comparison) -> str:
     rows = [(run.policy, *figures_of(measures)) for run, measures in comparison.runs]
-    return _table(HEADINGS, rows) + f'<p class="quiet">{escape(EXPLAINED)}</p>'
+    return table(HEADINGS, rows) + f'<p class="quiet">{escape(EXPLAINED)}</p>'
 
 
 def _actions_table(run: Run) -> str:
@@ -177,10 +178,11 @@ def _actions_table(run: Run) -> str:
         (passed(action.intended_at), changed(action), "; ".join((action.reason, *action.notes)))
         for action in run.actions
     ]
-    return f"<h2>{escape(run.policy)}</h2>" + _table(("at", "change", "why"), rows)
+    return f"<h2>{escape(run.policy)}</h2>" + table(("at", "change", "why"), rows)
 
 
-def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+def table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Text in rows and columns."""
     head = "".join(f"<th>{escape(name)}</th>" for name in headings)
     body = "\n".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"

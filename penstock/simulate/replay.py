@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
@@ -18,7 +19,7 @@ from penstock.dataflow.window_record import query_from
 from penstock.decide.manager import ManagerSettings, ScalingManager
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import Policy, Proposal, Scale
-from penstock.decide.verdict import Accepted, Rejected, Verdict, Waiting
+from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict, Waiting
 from penstock.errors import BadInput
 from penstock.journal.records import ActionRecord, ObservationRecord
 
@@ -38,9 +39,28 @@ class Moment:
     """Whether the policy would have held what was really held, so that it saw what it would have seen."""
 
     @property
+    def told_decided(self) -> str:
+        """What the policy changes, in words; a question mark where it rests on what was not observed."""
+        doubt = "" if self.observed or self.decided is None else " (?)"
+        return changed(self.would_hold, self.decided) + doubt
+
+    @property
+    def told_done(self) -> str:
+        """What was really changed, in words."""
+        return changed(self.held, self.done)
+
+    @property
     def differs(self) -> bool:
         """Whether one of both changes something, and the other not so."""
         return self.decided != self.done
+
+
+def changed(before: Mapping[str, int], after: Mapping[str, int] | None) -> str:
+    """Units that change, with the size before and after."""
+    if after is None:
+        return "–"
+    told = [f"{unit} {before.get(unit, 0)} → {n}" for unit, n in after.items() if before.get(unit) != n]
+    return ", ".join(told) or "the same size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +100,9 @@ class Replay:
         if first is None or not self.unobserved:
             return None
         share = self.unobserved / len(self.moments)
+        since = f"{datetime.fromtimestamp(first.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
         return (
-            f"{share:.0%} of the windows, all after {first.at:.0f}, were observed at another size than "
+            f"{share:.0%} of the windows, all after {since}, were observed at another size than "
             f"{self.policy} would have held: what it decides there depends on what was not observed"
         )
 
@@ -146,6 +167,8 @@ class _Replaying:
         self.would_hold = self.would_hold or held
         before = dict(self.would_hold)
         verdict = self._verdict(window)
+        if isinstance(verdict, Accepted) and self._would_hold_already(verdict):
+            verdict = NothingToDo(f"it would hold this size by then: {verdict.reason}")
         # state that is moved is no change of size, and says nothing of another policy's sizes
         action = verdict.action if isinstance(verdict, Accepted) else None
         decided = dict(action.parallelism) if isinstance(action, Scale) else None
@@ -161,6 +184,11 @@ class _Replaying:
             done=dict(done.planned) if done else None,
             observed=before == held,
         )
+
+    def _would_hold_already(self, verdict: Accepted) -> bool:
+        """Windows show what was really held, so a change that it has made is asked for again and again."""
+        action = verdict.action
+        return isinstance(action, Scale) and {**self.would_hold, **action.parallelism} == self.would_hold
 
     def _verdict(self, window: ApplicationWindow) -> Verdict:
         if self.under_way is not None:

@@ -191,3 +191,10 @@ def test_text_that_is_no_scenario(capsys, tmp_path):
         file.write_text(text)
         assert perform(["simulate", str(file)]) == 2
         assert f"{file}" in (told := capsys.readouterr().err) and said in told
+
+
+def test_a_policy_that_cannot_decide_anything_is_told_of(capsys, scenario):
+    assert perform(["simulate", scenario(), "--policy", "ds2", "--policy", "queueing", "--json"]) == 0
+    told = capsys.readouterr().err
+    assert "queueing will decide nothing: mine sets no latency_target" in told
+    assert "ds2" not in told

@@ -72,7 +72,20 @@ def test_another_policy_is_warned_of_where_it_was_not_observed(tmp_path):
     first = found.first_difference
     assert first is not None and first.observed and found.unobserved > 0
     assert all(moment.observed for moment in found.moments if moment.at <= first.at)
-    assert f"all after {first.at:.0f}" in found.warning and "not observed" in found.warning
+    # virtual time begins in 1970
+    assert (
+        f"all after 1970-01-01 00:{first.at // 60:02.0f}" in found.warning and "not observed" in found.warning
+    )
+
+
+def test_a_size_that_it_would_hold_already_is_not_decided_again(tmp_path):
+    journal, settings = recorded(tmp_path / "journal.db")
+    other = policy_entry("dynamic-allocation").make(settings)
+    found = replay(journal.observations(), journal.actions(), other, settings.manager())
+    changes = [moment for moment in found.moments if moment.decided is not None]
+    assert changes and all(moment.decided != moment.would_hold for moment in changes)
+    again = [moment for moment in found.moments if "would hold this size" in moment.reason]
+    assert again and {moment.kind for moment in again} == {"nothing-to-do"}
 
 
 def test_the_command_shows_and_prints_json(capsys, tmp_path):
@@ -85,8 +98,14 @@ def test_the_command_shows_and_prints_json(capsys, tmp_path):
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["policy"] == "dynamic-allocation" and found["windows"] == len(found["decisions"]) == 90
     assert found["first_difference_at"] and found["warning"] and found["steps_done"] > 0
-    assert perform(arguments) == 0
-    assert "Beware" in capsys.readouterr().out
+    page = tmp_path / "out" / "replay.html"
+    assert perform([*arguments, "--html", str(page)]) == 0
+    caught = capsys.readouterr()
+    assert "Beware" in caught.out and f"wrote {page}" in caught.err
+    told = page.read_text()
+    assert "replayed with dynamic-allocation" in told and "really held" in told and "Beware" in told
+    assert found["decisions"][-1]["reason"] not in ("", None)
+    assert 'src="http' not in told
 
 
 def test_per_operator_windows_are_kept_whole():
