@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.commands.printing import Json, reported
+from penstock.commands.printing import Json, progress, reported
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
         memory=_bytes(memory),
         follow=follow,
         as_json=as_json,
+        tell=progress,
     )
     raise typer.Exit(code)
 

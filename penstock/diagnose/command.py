@@ -21,6 +21,7 @@ from penstock.errors import BadInput
 FOLLOW_WINDOW_SECONDS = 10.0
 
 Output = Callable[[list[Diagnosis]], bytes]
+Tell = Callable[[str], None]
 
 
 def diagnose(  # noqa: PLR0913 - one argument for every option of the command
@@ -35,14 +36,15 @@ def diagnose(  # noqa: PLR0913 - one argument for every option of the command
     follow: bool = False,
     as_json: bool = False,
     console: Console | None = None,
+    tell: Tell = lambda _: None,
 ) -> int:
     """Diagnoses what is at `path`; `start` and `end` are seconds since the epoch. Gives the exit code.
 
-    `outputs` are the files to write, each with what makes its content.
+    `outputs` are the files to write, each with what makes its content; `tell` hears how long work gets on.
     """
     console = console or Console()
     span = Span(_microseconds(window_seconds), _microseconds(start), _microseconds(end), host_cores, memory)
-    if window_seconds is not None and window_seconds <= 0:
+    if span.window_us is not None and span.window_us < 1:
         raise BadInput(f"--window must be longer than nothing, not {window_seconds} s")
     if start is not None and end is not None and start >= end:
         raise BadInput("--from must be before --to")
@@ -50,7 +52,7 @@ def diagnose(  # noqa: PLR0913 - one argument for every option of the command
         raise BadInput(f"--host-cores must be at least 1, not {host_cores}")
     if follow and _in_progress(path):
         _follow(path, window_seconds or FOLLOW_WINDOW_SECONDS, Console(stderr=True) if as_json else console)
-    found = _diagnoses(path, span, drawn=bool(outputs))
+    found = _diagnoses(path, span, tell, drawn=bool(outputs))
     for file, output in (outputs or {}).items():
         _write(file, output(found))
     _show(found, as_json, console)
@@ -95,7 +97,7 @@ def _is_trace(path: Path) -> bool:
     return path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet")))
 
 
-def _diagnoses(path: Path, span: Span, drawn: bool) -> list[Diagnosis]:
+def _diagnoses(path: Path, span: Span, tell: Tell, drawn: bool) -> list[Diagnosis]:
     """All that is at the path; of many logs, those that cannot be diagnosed become warnings of the first."""
     if _is_trace(path):
         with _naming(path):
@@ -105,7 +107,7 @@ def _diagnoses(path: Path, span: Span, drawn: bool) -> list[Diagnosis]:
     for log in find_logs(path):
         try:
             with _naming(log.path):
-                one = _log_diagnosis(log, span)
+                one = _log_diagnosis(log, span, tell)
             # the graphs of many applications would fill the memory for nothing
             found.append(one if drawn else replace(one, drawing=None))
         except BadInput as error:
@@ -125,10 +127,12 @@ def _naming(path: Path) -> Iterator[None]:
         raise error if str(path) in str(error) else BadInput(f"{path}: {error}") from error
 
 
-def _log_diagnosis(files: LogFiles, span: Span) -> Diagnosis:
+def _log_diagnosis(files: LogFiles, span: Span, tell: Tell) -> Diagnosis:
+    tell(f"{files.path}: reading {files.size / 1e6:.1f} MB")
     log = read_log(files.lines())
     if not log.lines or (log.start < 0 and not len(log.tasks)):
         raise BadInput(f"{files.path}: is not a Spark event log, or nothing of it was written yet")
+    tell(f"{files.path}: analysing {len(log.tasks)} tasks")
     return diagnose_log(log, span)
 
 

@@ -152,5 +152,5 @@ def _sentences(looks: list[_Look], summary: Summary, warnings: dict[str, int]) -
     }
     said = [f"{count} {what}" for what, count in counted.items() if count]
     if len(looks) > 1:
-        said.append(f"memory holds the time only in {len(looks)} parts: figures of the whole are their means")
+        said.append(f"the time was analysed in {len(looks)} parts: figures of the whole are their means")
     return said

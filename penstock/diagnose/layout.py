@@ -13,6 +13,7 @@ from penstock.diagnose.participation import Window, windows
 from penstock.diagnose.trace import EVENT_COLUMNS, Activity, Codes, Indices, Kind, Trace
 from penstock.diagnose.trace_files import write_trace
 
+_WINDOW = "window="
 _START, _END = int(Kind.START), int(Kind.END)
 
 
@@ -24,9 +25,18 @@ def lay_out(trace: Trace, folder: Path, application: str, window_us: int) -> lis
     target.mkdir(parents=True, exist_ok=True)
     paths = []
     for window in windows(graph, window_us):
-        paths.append(target / f"window={window.start_us}.parquet")
+        paths.append(target / f"{_WINDOW}{window.start_us}.parquet")
         write_trace(cut(graph, window, inside), paths[-1])
     return paths
+
+
+def laid_out_windows(folder: Path) -> list[tuple[int, Path]]:
+    """Start and file of the windows that `lay_out` wrote to a folder; nothing where other files are there."""
+    files = list(folder.glob("*.parquet")) if folder.is_dir() else []
+    starts = [file.stem.removeprefix(_WINDOW) for file in files if file.stem.startswith(_WINDOW)]
+    if len(starts) < len(files) or not all(start.removeprefix("-").isdigit() for start in starts):
+        return []
+    return sorted((int(start), file) for start, file in zip(starts, files, strict=True))
 
 
 @numba.njit(cache=True)

@@ -6,7 +6,7 @@ What lies up to a window behind a part is read with it; an activity that goes on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from penstock.diagnose.activity_graph import ActivityGraph, activity_graph
 from penstock.diagnose.density import Bounds, Density, Part, Span, cut_to_fit, density_of
-from penstock.diagnose.layout import open_after
+from penstock.diagnose.layout import laid_out_windows, open_after
 from penstock.diagnose.trace import EVENT_COLUMNS, Kind, Times, Trace, from_table
 from penstock.diagnose.trace_files import read_trace, refused, trace_files
 from penstock.errors import BadInput
@@ -30,6 +30,9 @@ Found = TypeVar("Found")
 
 def trace_parts(path: Path, span: Span, use: Callable[[Part], Found]) -> Iterator[Found]:
     """What `use` makes of each part; a part is forgotten before the next one is made."""
+    if windows := laid_out_windows(path):
+        yield from _standing_alone(windows, span, use)
+        return
     if _rows(path) <= span.most_events:
         graph = activity_graph(read_trace(path))
         times = graph.trace.time_us
@@ -45,6 +48,21 @@ def trace_parts(path: Path, span: Span, use: Callable[[Part], Found]) -> Iterato
         held = _moved(held, start, end + ahead, batches)
         if number >= len(skipped):
             yield use(replace(held.part(start, end), is_all=len(cuts) == 1))
+
+
+def _standing_alone(
+    windows: Sequence[tuple[int, Path]], span: Span, use: Callable[[Part], Found]
+) -> Iterator[Found]:
+    """Files of one window each, whose borders hold all that crosses them: each is a part."""
+    ends = [start for start, _ in windows[1:]] + [1 << 62]
+    first, last = span.start_us or 0, (1 << 62) if span.end_us is None else span.end_us
+    wanted = [file for (start, file), end in zip(windows, ends, strict=True) if start < last and end > first]
+    if not wanted:
+        raise BadInput("nothing lies in this span")
+    for file in wanted:
+        graph = activity_graph(read_trace(file))
+        bounds = span.within(int(graph.trace.time_us[0]), int(graph.trace.time_us[-1]))
+        yield use(Part(graph, *bounds, graph.repairs, is_all=len(wanted) == 1))
 
 
 def _skipped(density: Density, span: Span, start: int, ahead: int) -> list[Bounds]:

@@ -7,11 +7,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.diagnose.activity_graph import activity_graph
+from penstock.diagnose.density import Span
+from penstock.diagnose.diagnosis import diagnose_trace
 from penstock.diagnose.generated import TraceShape, generated_trace
 from penstock.diagnose.layout import cut, lay_out, open_after
 from penstock.diagnose.participation import participation, windows
 from penstock.diagnose.summary import summarise, window_summaries
 from penstock.diagnose.trace_files import read_trace
+from penstock.errors import BadInput
 from tests.diagnose.test_participation import event_lists
 from tests.diagnose.traces import message, ordered, trace_of
 
@@ -55,3 +58,17 @@ def test_laid_out_files_are_read_back_as_the_windows_of_the_trace(tmp_path):
         expected = summarise(graph, participation(graph, window))
         (alone,) = window_summaries(read_trace(path))
         same(alone, expected)
+
+
+def test_a_folder_that_was_laid_out_is_diagnosed_window_by_window(tmp_path):
+    trace = generated_trace(TraceShape(6_000, workers=5, events_per_second=2_000))
+    paths = lay_out(trace, tmp_path, "app-1", 1_000_000)
+    found = diagnose_trace(paths[0].parent, Span())
+    expected = list(window_summaries(trace, 1_000_000))
+    for one, other in zip(found.windows, expected, strict=True):
+        same(one, other)
+    assert sum(found.whole.activity.values()) == pytest.approx(1)
+    late = diagnose_trace(paths[0].parent, Span(start_us=1_500_000))
+    assert [window.start_us for window in late.windows] == [1_500_000, expected[2].start_us]
+    with pytest.raises(BadInput, match="nothing lies in this span"):
+        diagnose_trace(paths[0].parent, Span(end_us=-5))

@@ -163,7 +163,7 @@ def test_the_whole_is_the_mean_of_its_parts_and_says_so(long_trace):
     assert found.whole.profile.activity == pytest.approx(exact.whole.profile.activity)
     assert found.whole.events == exact.whole.events
     assert sum(found.single_path.values()) == pytest.approx(1)
-    assert found.warnings[-1].startswith("memory holds the time only in")
+    assert found.warnings[-1].startswith("the time was analysed in")
     assert found.warnings[:-1] == exact.warnings
     assert found.to_json()["whole"]["paths_log10"] is None
     with pytest.raises(BadInput, match="--from and --to"):
