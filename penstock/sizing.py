@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,19 @@ def heeding(policy: Policy, journal: Journal, name: str) -> Policy:
     if isinstance(policy, SagePolicy):
         settings, word = policy.said, OperatorsWord(journal, name)
         policy.said = lambda: together(settings(), word())
+        policy.others = lambda: _sizes_of_others(journal, name)
     return policy
+
+
+def _sizes_of_others(journal: Journal, name: str) -> dict[str, Mapping[str, Any]]:
+    """Application → the size that was right for it; none while the journal is away."""
+    from penstock.decide.sage_policy import SagePolicy
+
+    try:
+        found = journal.recall_all(SagePolicy.memory_kind)
+    except PenstockError:
+        return {}
+    return {owner: known["size"] for owner, known in found.items() if "size" in known and owner != name}
 
 
 def desk_of(spark: Any, settings: Settings, journal: Journal) -> RestartDesk | None:

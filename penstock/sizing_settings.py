@@ -12,7 +12,7 @@ from penstock.decide.quiet_hours import parse_quiet_hours
 from penstock.decide.sage_overrides import parameter_named, rule_named
 from penstock.decide.sage_services import ASPECTS
 from penstock.errors import BadInput
-from penstock.settings_types import Count, Duration, NamedTexts, Names, OptionalCount, Ratio
+from penstock.settings_types import Count, Duration, NamedTexts, Names, OptionalCount, OptionalDuration, Ratio
 
 
 def _optional_size(written: object) -> object:
@@ -75,6 +75,13 @@ class SizingSettings(BaseModel):
         gt=0,
         le=604800,
         description="The time over which Sage's rules that shrink look, at least thirty intervals.",
+    )
+    sage_first_after: OptionalDuration = Field(
+        180.0,
+        gt=0,
+        le=86400,
+        description="When a new application gets a first size for memory and cores together, from what it "
+        "has used since its start and from similar applications in the journal; `none` for never.",
     )
     sage_pin: Names = Field(
         (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -185,7 +186,8 @@ def sage(settings: Settings) -> Policy:
     )
     said = said_of({"pin": settings.sage_pin, "veto": settings.sage_veto, "by": "the settings"}, "settings")
     watch = ServiceWatch(BOARD, tuple(int(lag) for lag in settings.service_lags))
-    return SagePolicy(ds2(settings), chosen, watch, _resizer_limits(settings), lambda: said)
+    first = settings.sage_first_after if settings.sage_first_after is not None else math.inf
+    return SagePolicy(ds2(settings), chosen, watch, _resizer_limits(settings), lambda: said, first)
 
 
 def _resizer_limits(settings: Settings) -> Limits:

@@ -47,17 +47,17 @@ def _executors(held: HeldSize, decision: Sizing, limits: Limits) -> Fitted:
 
 
 def _cut(held: HeldSize, decision: Sizing, given: Allocation) -> Fitted:
-    """Memory that does not fit is taken off the parameter that was to grow."""
+    """Memory that does not fit is taken off what was to grow, the heap first."""
     after = decision.after
     missing = after.heap_bytes + after.overhead_bytes - given.executor_bytes
     if missing > 0:
         # down to a whole mebibyte: rounded up it would not fit
         missing = whole_mebibytes(missing)
+        off_heap = min(missing, max(0.0, after.heap_bytes - held.heap_bytes))
         after = replace(
             after,
-            heap_bytes=after.heap_bytes - (missing if after.heap_bytes > held.heap_bytes else 0.0),
-            overhead_bytes=after.overhead_bytes
-            - (missing if after.overhead_bytes > held.overhead_bytes else 0.0),
+            heap_bytes=after.heap_bytes - off_heap,
+            overhead_bytes=max(held.overhead_bytes, after.overhead_bytes - (missing - off_heap)),
         )
     if given.slots_per_executor < after.slots or not _asks_for_more(held, after):
         return Fitted(None, given.shortfalls)

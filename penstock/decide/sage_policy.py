@@ -14,16 +14,17 @@ from typing import Any
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
+from penstock.decide.first_size import first_size, known_size, known_sizes, most_similar, operators_of
 from penstock.decide.held_size import held_from
 from penstock.decide.policy import ExpectedEffect, Hold, Policy, Proposal, Resize, Scale
 from penstock.decide.resizer import Limits
 from penstock.decide.sage import WHY, SizingRound, decide, learned
 from penstock.decide.sage_fit import Fitted, fit
-from penstock.decide.sage_metrics import HeldSize, Parameter, Rule, SizingInput, TooSmall
+from penstock.decide.sage_metrics import HeldSize, Parameter, Rule, Sizing, SizingInput, Symptom, TooSmall
 from penstock.decide.sage_overrides import Said, no_word
 from penstock.decide.sage_sample import GcClock, history_of, sample_of
 from penstock.decide.sage_settings import SageSettings
-from penstock.decide.sage_words import proposal_of, reason_of, with_notes
+from penstock.decide.sage_words import proposal_of, reason_of, spark_settings, with_notes
 from penstock.errors import BadInput
 
 MOST_SAMPLES = 1_000
@@ -45,7 +46,9 @@ class SagePolicy:
         correlation: Callable[[ApplicationWindow], float] = lambda window: math.nan,
         limits: Limits | None = None,
         said: Callable[[], Said] = no_word,
+        first_after: float = math.inf,
     ) -> None:
+        """`others` tells the sizes of other applications; a first size is proposed after so many seconds."""
         self._needs, self._settings, self._correlation = needs, settings, correlation
         self._limits, self.said = limits, said
         self._samples: deque[tuple[float, Mapping[str, float], Mapping[str, int]]] = deque(
@@ -55,6 +58,10 @@ class SagePolicy:
         self._fresh_after = -math.inf
         self._gc = GcClock()
         self._too_small, self._obeyed = TooSmall(), ""
+        self.others: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
+        self._first_after = first_after
+        self._sized_before = self._proposed_first = False
+        self._size: Mapping[str, Any] = {}
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Take the window in, and judge the samples since the last change of size."""
@@ -75,8 +82,10 @@ class SagePolicy:
             return NotReady(str(error), "settings that can be read")
 
     def learned(self) -> Mapping[str, Mapping[str, Any]]:
-        """Sizes found too small, and the last force that was obeyed."""
-        return {"known": {"too_small": asdict(self._too_small), "obeyed": self._obeyed}}
+        """Sizes found too small, the last force that was obeyed, and the size that was right."""
+        sized = self._sized_before or self._proposed_first or bool(self._size)
+        known = {"too_small": asdict(self._too_small), "obeyed": self._obeyed, "sized": sized}
+        return {"known": known, **({"size": self._size} if self._size else {})}
 
     def recall(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
         """Take up what an earlier run has learned."""
@@ -85,7 +94,8 @@ class SagePolicy:
             sizes = found.get("too_small", {})
             heap, overhead = float(sizes.get("heap_bytes", 0)), float(sizes.get("overhead_bytes", 0))
             self._too_small = TooSmall(heap, overhead, int(sizes.get("task_cpus", 0)))
-            self._obeyed = str(found.get("obeyed", ""))
+            self._obeyed, self._sized_before = str(found.get("obeyed", "")), bool(found.get("sized", False))
+            self._size = dict(known.get("size", {}))
         except (AttributeError, TypeError, ValueError) as error:
             return (f"sizes found too small cannot be read: {error}",)
         return ()
@@ -106,7 +116,12 @@ class SagePolicy:
             self._obeyed = self.said().force_id
         if found.awaiting:
             return NotReady("the size is not judged", found.awaiting)
-        fitted = self._fitted(window, given.held, found)
+        if found.decision is None and window.sizing is not None:
+            self._note_size(given, found, window)
+            first = self._first_size(given, window)
+            if first is not None:
+                return first
+        fitted = self._fitted(window, given.held, found.decision)
         if found.decision is None or fitted.decision is None:
             return Hold(_why(found, fitted))
         self._too_small = learned(self._too_small, given.held, fitted.decision)
@@ -139,11 +154,43 @@ class SagePolicy:
     def _is_obeyed(self, said: Said) -> bool:
         return said.overrides.forced is not Rule.NONE and said.force_id == self._obeyed
 
-    def _fitted(self, window: ApplicationWindow, held: HeldSize, found: SizingRound) -> Fitted:
+    def _fitted(self, window: ApplicationWindow, held: HeldSize, decision: Sizing | None) -> Fitted:
         # what an executor takes of a quota is known only where its settings are
-        if found.decision is None or self._limits is None or window.sizing is None:
-            return Fitted(found.decision)
-        return fit(held, found.decision, self._limits)
+        if decision is None or self._limits is None or window.sizing is None:
+            return Fitted(decision)
+        return fit(held, decision, self._limits)
+
+    def _note_size(self, given: SizingInput, found: SizingRound, window: ApplicationWindow) -> None:
+        """A size that no rule wants to change over the long window is worth telling others."""
+        since = max(given.now - self._settings.down_window_seconds, self._fresh_after)
+        samples = sum(at > since for at, _, _ in self._samples)
+        if samples >= self._settings.least_down_samples and not found.held_back:
+            self._size = known_size(given.held, window)
+
+    def _first_size(self, given: SizingInput, window: ApplicationWindow) -> Proposal | None:
+        """Of an application that no earlier run has sized, until the rules on shrinking know enough."""
+        age = given.now - self._samples[0][0] if self._samples else 0.0
+        if self._sized_before or not self._first_after <= age < self._settings.down_window_seconds:
+            return None
+        offered = sum(s.offered_per_second for query in window.queries for s in query.sources.values())
+        similar = most_similar(
+            operators_of(window), offered / given.held.parallelism, known_sizes(self.others())
+        )
+        found = first_size(given, given.history.within(self._fresh_after, given.now), self._settings, similar)
+        if found is None:
+            return None
+        decision = Sizing(Rule.NONE, Symptom.NONE, math.nan, math.nan, found.after)
+        fitted = self._fitted(window, given.held, decision)
+        if fitted.decision is None:
+            return None
+        self._proposed_first = True
+        after, before = fitted.decision.after, given.held
+        changes = spark_settings(before, after)
+        old = spark_settings(after, before)
+        told = ", ".join(f"{key} {old[key]} → {new}" for key, new in changes.items())
+        expected = ExpectedEffect("what is not needed is given back, in one restart")
+        seen = dict(self._samples[-1][1])
+        return with_notes(Resize(changes, f"{found.reason}; {told}", expected, old, seen), fitted.notes)
 
     def _scale(
         self, size: HeldSize, found: SizingRound, held: Mapping[str, int], now: float, fitted: Fitted

@@ -1,0 +1,173 @@
+"""The first size of a new application: from its first minutes, and from similar ones that have found theirs.
+
+One step for memory and cores together, since each needs the same restart. A few minutes show less than a day
+will, so what they show gets a margin, unless a similar application tells what it came to need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from penstock.dataflow.window import ApplicationWindow
+from penstock.decide.sage_metrics import HeldSize, Parameter, Rule, SizingHistory, SizingInput
+from penstock.decide.sage_rules import likely_beside_heap, whole_mebibytes
+from penstock.decide.sage_settings import SageSettings
+
+MARGIN = 1.1
+"""On what the first minutes show: as much as the rules on shrinking leave alone, so that none follows."""
+LEAST_GAIN = 0.3
+"""A restart for less is left to the rules, which know more later."""
+LEAST_ALIKE = 0.6
+"""Share of operators that two similar applications have in common."""
+MOST_APART = 4.0
+"""Factor between the rates offered to an executor of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSize:
+    """An application that has found its size: what it does, and what an executor of it came to need."""
+
+    name: str
+    operators: tuple[str, ...]
+    offered_per_executor: float
+    heap_bytes: float
+    overhead_bytes: float
+    task_cpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSize:
+    """A first size, and the words for it."""
+
+    after: HeldSize
+    reason: str
+
+
+def operators_of(window: ApplicationWindow) -> tuple[str, ...]:
+    """What the application does: the names of its operators."""
+    return tuple(sorted({operator.name for query in window.queries for operator in query.graph.operators}))
+
+
+def known_size(held: HeldSize, window: ApplicationWindow) -> dict[str, Any]:
+    """What is kept of an application whose size no rule wants to change, for others like it."""
+    offered = sum(s.offered_per_second for query in window.queries for s in query.sources.values())
+    return {
+        "operators": list(operators_of(window)),
+        "offered_per_executor": float(f"{offered / held.parallelism:.2g}") if math.isfinite(offered) else 0.0,
+        "heap_bytes": held.heap_bytes,
+        "overhead_bytes": held.overhead_bytes,
+        "task_cpus": held.task_cpus,
+    }
+
+
+def known_sizes(found: Mapping[str, Mapping[str, Any]]) -> tuple[KnownSize, ...]:
+    """Application → what was kept of it; what cannot be read is left out."""
+    sizes = []
+    for name, body in found.items():
+        try:
+            operators = tuple(str(operator) for operator in body["operators"])
+            offered, heap = float(body["offered_per_executor"]), float(body["heap_bytes"])
+            overhead, cpus = float(body["overhead_bytes"]), int(body["task_cpus"])
+            sizes.append(KnownSize(name, operators, offered, heap, overhead, cpus))
+        except (KeyError, TypeError, ValueError):
+            continue
+    return tuple(sizes)
+
+
+def most_similar(
+    operators: Sequence[str], offered_per_executor: float, known: Iterable[KnownSize]
+) -> KnownSize | None:
+    """The application that does most of the same at a comparable rate; None where none is similar enough."""
+    alike = [(_alike(operators, one.operators), one) for one in known]
+    close = [
+        (share, one)
+        for share, one in alike
+        if share >= LEAST_ALIKE and _apart(offered_per_executor, one.offered_per_executor) <= MOST_APART
+    ]
+    return max(close, key=lambda pair: pair[0])[1] if close else None
+
+
+def first_size(
+    given: SizingInput, history: SizingHistory, settings: SageSettings, similar: KnownSize | None
+) -> FirstSize | None:
+    """The size that follows from these samples; None where it is not worth a restart."""
+    held, factor = given.held, 1.0 if similar else MARGIN
+    heap = _own_heap(history, settings) * factor
+    overhead = _own_overhead(history, settings) * factor
+    cpus = _own_cpus(history, held, settings)
+    if similar is not None:
+        heap, overhead = max(heap, similar.heap_bytes), max(overhead, similar.overhead_bytes)
+        cpus = max(cpus, float(similar.task_cpus))
+    task_cpus = int(_chosen(given, Parameter.CPU, held.task_cpus, cpus))
+    after = replace(
+        held,
+        heap_bytes=_chosen(given, Parameter.HEAP, held.heap_bytes, whole_mebibytes(heap)),
+        overhead_bytes=_chosen(given, Parameter.OVERHEAD, held.overhead_bytes, whole_mebibytes(overhead)),
+        task_cpus=task_cpus,
+        cores=held.slots * task_cpus,
+    )
+    return FirstSize(after, _reason(history, similar)) if after != held else None
+
+
+def _chosen(given: SizingInput, parameter: Parameter, held: float, wanted: float) -> float:
+    """The wanted value where it is known, worth a restart, and not forbidden."""
+    up, down, small = {
+        Parameter.HEAP: (Rule.HEAP_UP, Rule.HEAP_DOWN, given.too_small.heap_bytes),
+        Parameter.OVERHEAD: (Rule.MEMORY_UP, Rule.MEMORY_DOWN, given.too_small.overhead_bytes),
+        Parameter.CPU: (Rule.CPU_UP, Rule.CPU_DOWN, float(given.too_small.task_cpus)),
+    }[parameter]
+    rule = up if wanted > held else down
+    if math.isnan(wanted) or parameter in given.overrides.pinned or rule in given.overrides.vetoed:
+        return held
+    worth_it = wanted >= held * (1 + LEAST_GAIN) or small < wanted <= held * (1 - LEAST_GAIN)
+    return wanted if worth_it else held
+
+
+def _own_heap(history: SizingHistory, settings: SageSettings) -> float:
+    """What is committed, or what P1's bound on use needs; unknown where heap was short or spilled."""
+    if _any(history.spilled_bytes) or _any(history.out_of_memory_count):
+        return math.nan
+    return float(
+        max(np.max(history.heap_committed_bytes), np.max(history.heap_used_bytes) / settings.heap_used_high)
+    )
+
+
+def _own_overhead(history: SizingHistory, settings: SageSettings) -> float:
+    if _any(history.memory_kill_count):
+        return math.nan
+    likely = float(np.max(likely_beside_heap(history))) / settings.overhead_target
+    return max(likely, settings.least_overhead_bytes) if not math.isnan(likely) else math.nan
+
+
+def _own_cpus(history: SizingHistory, held: HeldSize, settings: SageSettings) -> float:
+    used = float(np.max(history.cpu_used_cores))
+    return math.nan if math.isnan(used) else float(max(1, math.ceil(used / settings.cpu_target / held.slots)))
+
+
+def _any(counts: Any) -> bool:
+    return bool(np.nansum(counts) > 0)
+
+
+def _alike(first: Sequence[str], second: Sequence[str]) -> float:
+    """The share of all their operators that both have."""
+    one, other = set(first), set(second)
+    return len(one & other) / len(one | other) if one | other else 0.0
+
+
+def _apart(first: float, second: float) -> float:
+    if not (first > 0 and second > 0):
+        return 1.0 if first == second else math.inf
+    return max(first / second, second / first)
+
+
+def _reason(history: SizingHistory, similar: KnownSize | None) -> str:
+    seconds = float(history.at[-1] - history.at[0] + history.seconds[0])
+    own = f"first sizing, from the first {seconds:.0f} s"
+    if similar is None:
+        return f"{own} with {MARGIN - 1:.0%} on top"
+    return f"{own} and from {similar.name}, which does the same and has found its size"
