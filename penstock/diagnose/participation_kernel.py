@@ -234,7 +234,7 @@ def share_messages(
     links: Links, span: Span, forward: Counts, backward: Counts, total: Total, message: Floats
 ) -> None:
     """Equation 3.3 for the message that each event received, or sent to be received beyond the window."""
-    # The same steps as for timelines, spelt out: shared in a function of their own they took ten times as long.
+    # The same steps as for timelines, spelt out: in a function that both call they took ten times as long.
     low, length = span.low, total.length
     message[:] = 0.0
     if length <= 0:
