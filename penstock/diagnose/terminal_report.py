@@ -118,6 +118,10 @@ def _forecasts(diagnosis: Diagnosis, console: Console) -> None:
         return
     times = ", ".join(f"{item.seconds:.1f} s on {item.slots}" for item in found.forecasts)
     console.print(f"measured: {found.measured_seconds:.1f} s on {found.slots} slots; replayed: {times}")
+    if found.jobs > 1:
+        times = ", ".join(f"{item.median_job_seconds:.2f} s on {item.slots}" for item in found.forecasts)
+        measured = f"{found.measured_job_seconds:.2f} s"
+        console.print(f"  median of {found.jobs} jobs: {measured}; replayed: {times}")
     gains = {name: gain for name, gain in found.gains.items() if gain >= 0.01 * found.measured_seconds}
     for name, gain in sorted(gains.items(), key=lambda item: -item[1]):
         console.print(f"  without {name}: {gain:.1f} s less")

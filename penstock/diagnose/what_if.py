@@ -35,6 +35,8 @@ class WhatIf:
     slots: int
     forecasts: tuple[Forecast, ...]
     gains: dict[str, float]
+    jobs: int = 1
+    measured_job_seconds: float = 0.0
 
 
 def what_if(
@@ -62,7 +64,15 @@ def what_if(
         spent = log.tasks[phase] / 1000
         gain = base - replay(_mapped(graph, _without(spent))).seconds if spent.any() else 0.0
         gains[phase.replace("_", " ")] = gain
-    return WhatIf(graph.measured_seconds, base, graph.slots, tuple(forecast(graph, n) for n in counts), gains)
+    return WhatIf(
+        measured_seconds=graph.measured_seconds,
+        replayed_seconds=base,
+        slots=graph.slots,
+        forecasts=tuple(forecast(graph, slots) for slots in counts),
+        gains=gains,
+        jobs=len(graph.jobs),
+        measured_job_seconds=float(np.median([job.measured_seconds for job in graph.jobs])),
+    )
 
 
 def forecast(graph: TaskGraph, slots: int) -> Forecast:

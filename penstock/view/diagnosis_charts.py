@@ -79,10 +79,17 @@ def course(diagnosis: Diagnosis) -> go.Figure:
 
 def forecasts(found: WhatIf) -> go.Figure:
     """How long the application would take on other slots, and how long it took."""
-    slots = [str(item.slots) for item in found.forecasts]
-    seconds = [item.seconds for item in found.forecasts]
+    return _by_slots(found, [item.seconds for item in found.forecasts], found.measured_seconds)
+
+
+def job_forecasts(found: WhatIf) -> go.Figure:
+    """How long its median job would take on other slots, and how long it took."""
+    return _by_slots(found, [item.median_job_seconds for item in found.forecasts], found.measured_job_seconds)
+
+
+def _by_slots(found: WhatIf, seconds: Sequence[float], measured: float) -> go.Figure:
     bars = go.Bar(
-        x=slots,
+        x=[str(item.slots) for item in found.forecasts],
         y=seconds,
         marker={"color": [ORANGE if item.slots == found.slots else BLUE for item in found.forecasts]},
         text=[figures.seconds(value) for value in seconds],
@@ -90,11 +97,8 @@ def forecasts(found: WhatIf) -> go.Figure:
         width=0.5,
     )
     figure = go.Figure([bars])
-    figure.add_hline(
-        y=found.measured_seconds,
-        line={"color": GREY, "width": 1.5, "dash": "dash"},
-        annotation_text=f"measured {figures.seconds(found.measured_seconds)}",
-    )
+    line = {"color": GREY, "width": 1.5, "dash": "dash"}
+    figure.add_hline(y=measured, line=line, annotation_text=f"measured {figures.seconds(measured)}")
     figure.update_layout(height=300, showlegend=False)
     _dressed(figure)
     figure.update_xaxes(type="category", title_text="slots", tickformat="")

@@ -159,6 +159,9 @@ def _what_if(found: WhatIf | None) -> str:
     )
     table = f"<table><tbody>{gains}</tbody></table>" if gains else ""
     chart = _card("On other slots", "the task graph, replayed", diagnosis_charts.forecasts(found))
+    if found.jobs > 1:
+        note = f"the median of {found.jobs} jobs"
+        chart += _card("One job on other slots", note, diagnosis_charts.job_forecasts(found))
     without = (
         f'<section class="card"><h3>Without</h3>{table or "<p>Nothing alone would save 1 %.</p>"}</section>'
     )

@@ -183,6 +183,9 @@ def test_stages_that_do_the_same_again_and_again_are_told_together():
         found.answer
         == "73% of the critical path is the run of tasks. Most of it (73%) is Scan, in 12 stages."
     )
+    assert found.what_if.jobs == 12
+    same = next(item for item in found.what_if.forecasts if item.slots == found.what_if.slots)
+    assert same.median_job_seconds == pytest.approx(found.what_if.measured_job_seconds, rel=0.05)
 
 
 def test_many_applications_begin_with_a_list_of_answers(tmp_path):
