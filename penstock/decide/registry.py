@@ -103,11 +103,11 @@ _PLAIN: Mapping[str, PolicyEntry] = {
         ),
         PolicyEntry(
             "sage",
-            "grows while the backlog does and no remote service explains it, shrinks in one safe step",
+            "sizes executors, memory and cores by rules in an order; grows by symptoms, shrinks in one step",
             makers.sage,
-            needs="offered rates, backlogs, useful time of every instance or task; services if they publish",
-            promises="what DS2 asks for, once the backlog says that it is needed; no shrinking for a lull",
-            choose_when="the application calls remote services, or sizes must change seldom",
+            needs="what ds2 needs; for memory and cores executor_metrics; services if they publish",
+            promises="what DS2 asks for, once the backlog grows; no size that was too small is tried again",
+            choose_when="memory is to be sized, too, remote services are called, or sizes must change seldom",
             recordings_lack="backlogs",
         ),
         PolicyEntry(

@@ -123,7 +123,10 @@ class FleetPolicy:
             return Hold("the fleet's controller asks for no change")
         if decision.settings is not None:
             self._close(now, decision, "proposed once: new settings need new executors")
-            return Resize(decision.settings, decision.reason, ExpectedEffect("what the controller expects"))
+            expected = ExpectedEffect("what the controller expects")
+            told = window.sizing.settings if window.sizing is not None else {}
+            before = {key: told[key] for key in decision.settings if key in told}
+            return Resize(decision.settings, decision.reason, expected, before)
         if window.parallelism.get(EXECUTORS) == decision.parallelism:
             self._close(now, decision, "done")
             return Hold(f"the size is the one that the controller asked for: {decision.reason}")
