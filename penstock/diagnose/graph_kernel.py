@@ -150,10 +150,7 @@ def link_timelines(
             if edge == _WAITING and time[i] == time[before]:
                 edge = _UNKNOWN
         edge_activity[i], edge_work[i] = edge, edge_for
-        if event == _START:
-            is_open[w] = True
-        elif event == _END:
-            is_open[w] = False
         if event <= _END:
+            is_open[w] = event == _START
             doing[w], doing_work[w] = activity[i], work[i]
         last[w] = i
