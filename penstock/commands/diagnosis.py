@@ -52,7 +52,7 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
         _moment("--to", end),
         outputs=_outputs(html, perfetto),
         host_cores=host_cores,
-        memory=_bytes(memory),
+        memory=size_in_bytes(memory),
         follow=follow,
         as_json=as_json,
         tell=progress,
@@ -86,7 +86,8 @@ def _window(text: str | None) -> float | None:
         raise BadInput(f"--window: {error}") from error
 
 
-def _bytes(text: str | None) -> int | None:
+def size_in_bytes(text: str | None) -> int | None:
+    """A size as people write it; kB are thousands, KiB are 1024."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text or "", re.IGNORECASE)
     if text is None:
         return None
