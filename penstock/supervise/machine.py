@@ -119,7 +119,9 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """Somebody wants all of it to end."""
+    """Somebody wants all of it to end; from a terminal, the driver has been told so as well."""
+
+    from_terminal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +201,8 @@ def step(state: Supervision, now: float, event: Event) -> Step:
             follows = _queries_stopped(state, now), ()
         case Exited(code):
             follows = _exited(state, now, code)
-        case Interrupted():
-            follows = _interrupted(state, now)
+        case Interrupted(from_terminal):
+            follows = _interrupted(state, now, from_terminal)
         case Tick():
             follows = _waited(state, now)
     return follows
@@ -286,13 +288,15 @@ def _exited(state: Supervision, now: float, code: int) -> Step:
     return _started(replace(state, trouble=trouble), now, Phase.FALLING_BACK, state.proven)
 
 
-def _interrupted(state: Supervision, now: float) -> Step:
+def _interrupted(state: Supervision, now: float, from_terminal: bool) -> Step:
     """Nothing new is begun; a restart under way is left where it is, and said to be."""
-    ended = replace(state, phase=Phase.ENDING, since=now, push=Push.TERMINATED, pushed_at=now)
+    push = Push.ASKED if from_terminal else Push.TERMINATED
+    ended = replace(state, phase=Phase.ENDING, since=now, push=push, pushed_at=now)
+    signals: tuple[Instruction, ...] = () if from_terminal else (Signal(),)
     if state.request is None:
-        return ended, (Signal(),)
+        return ended, signals
     close = _closed(state, now, Status.UNKNOWN, "the supervisor was told to end before the restart had ended")
-    return replace(ended, request=None), (close, Remember(), Signal())
+    return replace(ended, request=None), (close, Remember(), *signals)
 
 
 def _waited(state: Supervision, now: float) -> Step:
@@ -328,8 +332,8 @@ def _pushed(state: Supervision, now: float) -> Step:
 
 
 def _longest_ask(state: Supervision) -> float:
-    """One that was given up has had its time already."""
-    return EXIT_SECONDS if state.phase is Phase.GIVING_UP else state.patience.stop_seconds
+    """One that was given up, or told by a terminal, has no batches to wait for."""
+    return state.patience.stop_seconds if state.phase is Phase.STOPPING else EXIT_SECONDS
 
 
 def _started(state: Supervision, now: float, phase: Phase, settings: Settings) -> Step:

@@ -87,7 +87,7 @@ class Supervisor:
         self._channel: wire.Channel | None = None
         self._unwritten: list[tuple[float, Close]] = []
         self._code: int | None = None
-        self._interrupted = False
+        self._interrupted: int | None = None
         self.statuses: list[Any] = []
         self.restarts: list[dict[str, Any]] = []
 
@@ -203,9 +203,9 @@ class Supervisor:
         if code is not None:
             self._channel.close()
             yield Exited(code if code >= 0 else 128 - code)
-        elif self._interrupted:
-            self._interrupted = False
-            yield Interrupted()
+        elif self._interrupted is not None:
+            number, self._interrupted = self._interrupted, None
+            yield Interrupted(from_terminal=number == signal.SIGINT)
         else:
             if not is_open:
                 time.sleep(LOOK_EVERY_SECONDS)  # nothing more is to be heard: only its end is awaited
@@ -293,7 +293,7 @@ class Supervisor:
         """A signal to the supervisor is meant for the driver; one from the terminal reaches both anyway."""
 
         def noticed(number: int, frame: FrameType | None) -> None:
-            self._interrupted = True
+            self._interrupted = number
 
         before = {number: signal.signal(number, noticed) for number in (signal.SIGINT, signal.SIGTERM)}
         try:

@@ -168,6 +168,9 @@ def test_an_interruption_begins_nothing_new():
     assert isinstance(close, Close) and close.status is Status.UNKNOWN
     assert (remember, signal) == (Remember(), Signal())
     assert story.at(116, Exited(143)) == (Remember(), Finish(143))
+    typed = Story()
+    assert typed.at(10, Interrupted(from_terminal=True)) == (), "the terminal has told the driver itself"
+    assert typed.at(10 + EXIT_SECONDS, Tick()) == (Signal(),)
     calm = Story()
     assert calm.at(10, Interrupted()) == (Signal(),)
     assert calm.at(10 + KILL_SECONDS, Tick()) == (Signal(kill=True),)
