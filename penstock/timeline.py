@@ -43,6 +43,13 @@ class Decided:
     count: int = 1
     expected: str = ""
 
+    def says_the_same(self, other: Decided) -> bool:
+        """Whether only the time and how often differ."""
+        return self._told() == other._told()
+
+    def _told(self) -> tuple[str, str, Mapping[str, int] | None, str]:
+        return self.kind, self.reason, self.parallelism, self.expected
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -95,7 +102,7 @@ class Timeline:
         decided = Decided(now, kind, verdict.reason, size, expected=expected)
         with self._lock:
             last = self._decisions[-1] if self._decisions else None
-            if last and replace(last, at=now, count=1) == decided:
+            if last and last.says_the_same(decided):
                 self._decisions[-1] = replace(decided, count=last.count + 1)
             else:
                 self._decisions.append(decided)

@@ -63,6 +63,16 @@ class LogicalGraph:
         return np.array([operator.scalable for operator in self.operators], dtype=np.bool_) & ~self.is_source
 
     @cached_property
+    def is_fixed(self) -> NDArray[np.bool_]:
+        """For each operator, whether it has a need and cannot be scaled to it."""
+        return ~self.is_scalable & ~self.is_source
+
+    @cached_property
+    def has_fixed(self) -> bool:
+        """Whether any operator is fixed; most graphs have none, and need no column to know it."""
+        return bool(self.is_fixed.any())
+
+    @cached_property
     def sinks(self) -> tuple[str, ...]:
         """Operators that feed nothing."""
         feeding = {origin for origin, _ in self.edges}

@@ -27,8 +27,7 @@ def target_rates(graph: LogicalGraph, rates: OperatorRates, source_rates: Mappin
     An operator tagged unscalable passes on no more than its capacity, so that what follows it is not
     scaled for records that cannot arrive.
     """
-    fixed = ~graph.is_scalable & ~graph.is_source
-    capacity = np.where(fixed, rates.true_processing, np.inf) if fixed.any() else None
+    capacity = np.where(graph.is_fixed, rates.true_processing, np.inf) if graph.has_fixed else None
     return target_rates_from_selectivity(graph, rates.selectivity, source_rates, capacity)
 
 
@@ -50,7 +49,10 @@ def target_rates_from_selectivity(
     for operator, feeds, ratio, limit in zip(
         graph.operators, graph.upstream, selectivity.tolist(), limits, strict=True
     ):
-        target = sum(flows[feed] for feed in feeds) if feeds else _source_rate(source_rates, operator.name)
+        if len(feeds) == 1:
+            target = flows[feeds[0]]
+        else:
+            target = sum(flows[n] for n in feeds) if feeds else _source_rate(source_rates, operator.name)
         targets.append(target)
         flows.append(min(target, limit) * ratio if feeds else target)
     return np.array(targets, dtype=np.float64)
@@ -89,8 +91,9 @@ def whole_instances(exact: NDArray[np.floating[Any]]) -> Integers:
 
 def overloaded_shares(graph: LogicalGraph, rates: OperatorRates, targets: Floats) -> dict[str, float]:
     """Unscalable operators that cannot keep up: name → the share of their target that they can take."""
-    fixed = ~graph.is_scalable & ~graph.is_source
-    short = fixed & (rates.true_processing < targets * (1 - ROUNDING_TOLERANCE))
+    if not graph.has_fixed:
+        return {}
+    short = graph.is_fixed & (rates.true_processing < targets * (1 - ROUNDING_TOLERANCE))
     return {
         graph.operators[number].name: float(rates.true_processing[number] / targets[number])
         for number in np.flatnonzero(short).tolist()

@@ -67,6 +67,8 @@ def _missing_instances(
 
 def _untimed_records(graph: LogicalGraph, window: MetricWindow) -> NotReady | None:
     """Records without useful time would make an infinite rate, and so shrink the operator to nothing."""
+    if window.useful_seconds.all():
+        return None
     untimed = (window.useful_seconds == 0) & ((window.records_in > 0) | (window.records_out > 0))
     if not untimed.any():
         return None
@@ -76,13 +78,13 @@ def _untimed_records(graph: LogicalGraph, window: MetricWindow) -> NotReady | No
 
 def _aggregate(graph: LogicalGraph, window: MetricWindow, instances: Integers) -> OperatorRates | NotReady:
     size, useful = len(graph.operators), window.useful_seconds
-    active = np.bincount(window.operator[useful > 0], minlength=size)
-    # An instance without useful time has no true rate (equation 1). Counting it as zero would halve the
-    # capacity of its operator, so it is taken to be as fast as the average of the others.
-    weight: Floats = np.divide(instances, active, out=np.zeros(size), where=active > 0)
+    weight = _weight_of_active(window, instances)
 
     def true(records: Floats) -> Floats:
         with np.errstate(over="ignore"):
+            if weight is None:
+                total = np.bincount(window.operator, weights=records / useful, minlength=size)
+                return total.astype(np.float64, copy=False)
             rate = np.divide(records, useful, out=np.zeros(len(useful)), where=useful > 0)
         return np.bincount(window.operator, weights=rate, minlength=size) * weight
 
@@ -97,6 +99,19 @@ def _aggregate(graph: LogicalGraph, window: MetricWindow, instances: Integers) -
         observed_output=observed(window.records_out),
     )
     return unusable_rates(graph, rates) or rates
+
+
+def _weight_of_active(window: MetricWindow, instances: Integers) -> Floats | None:
+    """For each operator, how many instances one that was active stands for; None where all were.
+
+    An instance without useful time has no true rate (equation 1). Counting it as zero would halve the
+    capacity of its operator, so it is taken to be as fast as the average of the others.
+    """
+    useful, size = window.useful_seconds, len(instances)
+    if useful.all():
+        return None
+    active = np.bincount(window.operator[useful > 0], minlength=size)
+    return np.divide(instances, active, out=np.zeros(size), where=active > 0)
 
 
 def unusable_rates(graph: LogicalGraph, rates: OperatorRates) -> NotReady | None:

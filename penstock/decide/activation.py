@@ -15,6 +15,9 @@ def combined_need(
     decisions: Sequence[Decision], held: Mapping[str, int], statistic: Statistic
 ) -> dict[str, int]:
     """The median or the maximum of the decisions, for each unit."""
+    first = decisions[0].need
+    if all(decision.need == first for decision in decisions) and first.keys() == held.keys():
+        return dict(first)
     needs = {
         unit: sorted(decision.need.get(unit, size) for decision in decisions) for unit, size in held.items()
     }
@@ -25,10 +28,10 @@ def combined_need(
 
 def as_scale(decisions: Sequence[Decision], sizes: Mapping[str, int], held: Mapping[str, int]) -> Scale:
     """The combined size as one change, in the words of the last decision that asked for just that."""
-    exactly = [decision.proposal for decision in decisions if dict(decision.need) == dict(sizes)]
+    exactly = [decision.proposal for decision in decisions if decision.need == sizes]
     if exactly:
         return as_change(exactly[-1], sizes)
-    if dict(sizes) == dict(held):
+    if sizes == held:
         return as_change(
             Hold(f"the last {len(decisions)} decisions, taken together, ask for what is held"), sizes
         )

@@ -76,7 +76,9 @@ class UtilisationBand:
         if situation.behind or self._costs_nothing(scale, situation.held):
             return scale
         predicted = {unit: self._predicted(scale, unit, held) for unit, held in situation.held.items()}
-        reason = f"predicted utilisation of what is held is {_shown(predicted)}, within [{self.low:g}, 1)"
+
+        def reason() -> str:
+            return f"predicted utilisation of what is held is {_shown(predicted)}, within [{self.low:g}, 1)"
 
         def kept_inside(unit: str, wanted: int, held: int) -> int:
             return held if self.low <= predicted.get(unit, math.inf) < 1 else wanted
@@ -243,12 +245,13 @@ def limit(
     scale: Scale,
     held: Mapping[str, int],
     allowed: Callable[[str, int, int], int],
-    reason: str,
+    told: str | Callable[[], str],
 ) -> Opinion:
     """Apply a rule to every unit: the same change, a limited one, or a rejection when no change is left."""
     sizes = {unit: allowed(unit, wanted, held.get(unit, 0)) for unit, wanted in scale.parallelism.items()}
-    if sizes == dict(scale.parallelism):
+    if sizes == scale.parallelism:
         return scale
+    reason = told if isinstance(told, str) else told()
     if all(size == held.get(unit, 0) for unit, size in sizes.items()):
         return Rejected(name, f"{reason} (proposed {written(scale.parallelism)}, held {written(held)})")
     note = f"{name}: {reason} ({written(scale.parallelism)} became {written(sizes)})"

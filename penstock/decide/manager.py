@@ -179,14 +179,15 @@ class ScalingManager:
         if state.decisions and now - state.decisions[-1].at > self._longest_gap(window):
             state = replace(state, decisions=(), measured=())
         measured = (*state.measured, measure(window))[-self.considered :]
-        state = without_outdated(replace(state, measured=measured))
         decision = self._decision(Situation(now, window, state, falling_behind(measured)), answer)
         decisions = remember(state.decisions, decision, self.settings.scale_down_delay)
-        self.state = replace(state, decisions=decisions)
+        self.state = without_outdated(replace(state, measured=measured, decisions=decisions))
 
     def _decision(self, situation: Situation, answer: Hold | Scale) -> Decision:
         """A smaller size that the band would not hear of must not count towards the scale-down delay."""
         sizes = need(answer, situation.held)
+        if sizes == situation.held:
+            return Decision(situation.now, sizes, sizes, answer)
         opinion = self.band.apply(as_change(answer, sizes), situation)
         kept = opinion.scale.parallelism if isinstance(opinion, Limited) else sizes
         floor = situation.held if isinstance(opinion, Rejected) else kept
@@ -247,7 +248,9 @@ class ScalingManager:
         self, situation: Situation, scale: Scale, guardrails: Sequence[Guardrail], rollback: bool = False
     ) -> Verdict:
         notes: list[str] = []
-        for guardrail in guardrails:
+        # all rules but the bounds are about changes, and let what is held pass
+        changes = scale.parallelism != situation.held
+        for guardrail in guardrails if changes else self.rollback_guardrails:
             opinion = guardrail.apply(scale, situation)
             if isinstance(opinion, Rejected):
                 return opinion
