@@ -36,12 +36,14 @@ def fit(held: HeldSize, decision: Sizing, limits: Limits) -> Fitted:
 
 
 def _executors(held: HeldSize, decision: Sizing, limits: Limits) -> Fitted:
+    """More executors of the shape that they have; giving some back needs no leave."""
+    if decision.after.parallelism < held.parallelism:
+        return Fitted(decision)
     given = allocate(_amount(decision.after), limits)
+    if not _has_shape(given, decision.after) or given.executors <= held.parallelism:
+        return Fitted(None, given.shortfalls)
     if given.executors >= decision.after.parallelism:
         return Fitted(decision)
-    grows = decision.after.parallelism > held.parallelism
-    if given.executors < 1 or (grows and given.executors <= held.parallelism):
-        return Fitted(None, given.shortfalls)
     after = replace(decision.after, parallelism=given.executors)
     return Fitted(replace(decision, after=after), given.shortfalls)
 
@@ -54,14 +56,18 @@ def _cut(held: HeldSize, decision: Sizing, given: Allocation) -> Fitted:
         # down to a whole mebibyte: rounded up it would not fit
         missing = whole_mebibytes(missing)
         off_heap = min(missing, max(0.0, after.heap_bytes - held.heap_bytes))
-        after = replace(
-            after,
-            heap_bytes=after.heap_bytes - off_heap,
-            overhead_bytes=max(held.overhead_bytes, after.overhead_bytes - (missing - off_heap)),
-        )
-    if given.slots_per_executor < after.slots or not _asks_for_more(held, after):
+        least = min(held.overhead_bytes, after.overhead_bytes)
+        overhead = max(least, after.overhead_bytes - (missing - off_heap))
+        after = replace(after, heap_bytes=after.heap_bytes - off_heap, overhead_bytes=overhead)
+    if not _has_shape(given, after) or not _asks_for_more(held, after):
         return Fitted(None, given.shortfalls)
     return Fitted(replace(decision, after=after), given.shortfalls)
+
+
+def _has_shape(given: Allocation, size: HeldSize) -> bool:
+    """Whether executors of this size may be had at all."""
+    memory = size.heap_bytes + size.overhead_bytes
+    return given.cores >= size.cores and given.executor_bytes >= memory
 
 
 def _amount(size: HeldSize) -> Amount:
