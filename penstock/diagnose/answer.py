@@ -216,8 +216,12 @@ def plain_answer(found: list[Finding]) -> str:
     if not found:
         return "There is no critical path to speak of: nothing happened in this span."
     task_time = sum(item.share for item in found if CAUSES[item.cause].is_task_time)
+    started = sum(item.share for item in found if item.cause == "start-up")
     answer = found[0].sentence
-    if task_time < LITTLE_TASK_TIME:
+    if found[0].cause == "start-up" and len(found) > 1:
+        # that is over once and for all: what comes next is what can be lived with or not
+        answer += f" Behind it, {found[1].sentence}"
+    if task_time < LITTLE_TASK_TIME * (1 - started):
         answer += " Task time is not your problem; more executors would not help."
     return answer
 

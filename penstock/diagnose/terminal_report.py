@@ -104,7 +104,7 @@ def _table(console: Console, title: str, values: Mapping[str, float]) -> None:
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_column(overflow="fold")
     table.add_column(justify="right")
-    ranked = sorted(values.items(), key=lambda item: -item[1])
+    ranked = sorted(((n, v) for n, v in values.items() if v >= _SMALLEST), key=lambda item: -item[1])
     for name, value in ranked[:_MOST]:
         table.add_row(escape(name), f"{value:.1%}")
     if len(ranked) > _MOST:

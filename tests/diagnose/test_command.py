@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from penstock.diagnose.answer import find_straggler
+from penstock.diagnose.answer import Finding, find_straggler, plain_answer
 from penstock.diagnose.command import diagnose
 from penstock.diagnose.density import Span
 from penstock.diagnose.diagnosis import diagnose_log
@@ -204,6 +205,12 @@ def test_a_driver_bound_application_is_told_that_executors_do_not_help():
     assert "more executors would not help" in found.answer
     # From 0.1 s, when the executor is there, to the job at 1 s, and from its end at 1.41 s to 9 s.
     assert found.findings[0].gain_seconds == pytest.approx(0.9 + 7.59, abs=0.02)
+
+
+def test_behind_a_long_start_the_next_cause_is_told():
+    found = [Finding("start-up", 0.6, "60% start.", ""), Finding("run", 0.2, "20% run.", "")]
+    assert plain_answer(found) == "60% start. Behind it, 20% run."
+    assert plain_answer([found[0], replace(found[1], share=0.1)]).endswith("more executors would not help.")
 
 
 def test_an_operator_with_more_tasks_than_slots_wants_executors():
