@@ -115,7 +115,8 @@ class _Tracks:
         share = float(self.drawing.critical.message[event - self.drawing.critical.window.low])
         if source < 0 or share <= 0:
             return
-        name, number = Activity(trace.activity[event]).label, f"{self.process}.{event}"
+        # ids of arrows must be whole numbers, and different in every process
+        name, number = Activity(trace.activity[event]).label, self.process << 32 | event
         shared = {"pid": self.process, "cat": "critical message", "name": name, "id": number}
         for phase, end in (({"ph": "s"}, source), ({"ph": "f", "bp": "e"}, event)):
             yield shared | phase | {"tid": int(trace.worker[end]) + 1, "ts": int(trace.time_us[end])}

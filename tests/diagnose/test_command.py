@@ -115,6 +115,9 @@ def test_every_application_is_a_process_of_its_own_in_perfetto(tmp_path):
     run(logs, perfetto=perfetto)
     events = json.loads(perfetto.read_text())["traceEvents"]
     assert {event["pid"] for event in events} == {1, 2}
+    arrows = [event["id"] for event in events if event["ph"] == "s"]
+    assert len(set(arrows)) == len(arrows) > 0
+    assert sorted(arrows) == sorted(event["id"] for event in events if event["ph"] == "f")
 
 
 def test_the_window_that_a_refusal_names_can_be_analysed(tmp_path):
