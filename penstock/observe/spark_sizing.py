@@ -12,7 +12,7 @@ from penstock.dataflow.window import ApplicationWindow, ExecutorState, ExecutorU
 from penstock.decide.held_size import SIZING_KEYS
 from penstock.observe.executor_metrics import DRIVER, ExecutorBoard
 from penstock.observe.losses import counts
-from penstock.observe.processes import executor_cpu, running_processes
+from penstock.observe.processes import executor_trees, running_processes
 from penstock.observe.spark_status import SparkStatus, spark_errors
 
 NAMESPACE_KEY = "spark.metrics.namespace"
@@ -55,26 +55,29 @@ class SizingSource:
         if self._board is None:
             return window.executors
         self._board.forget_others(frozenset(one.executor_id for one in window.executors))
-        cores = self._cores_used(window.end)
-        return tuple(replace(one, use=self._use(one, window, cores)) for one in window.executors)
+        here = self._here(window.end)
+        return tuple(replace(one, use=self._use(one, window, here)) for one in window.executors)
 
     def _use(
-        self, executor: ExecutorState, window: ApplicationWindow, cores: dict[str, float]
+        self, executor: ExecutorState, window: ApplicationWindow, here: dict[str, tuple[float, float]]
     ) -> ExecutorUse | None:
         assert self._board is not None
         # without executor processes the driver's JVM does the work, and its heap is not an executor's setting
         found = self._board.use(executor.executor_id, window.start, window.end)
-        if found is None or executor.executor_id == DRIVER:
-            return None
-        used = cores.get(executor.executor_id)
-        return found if used is None else replace(found, cpu_cores=used)
+        if found is None or executor.executor_id == DRIVER or executor.executor_id not in here:
+            return found if executor.executor_id != DRIVER else None
+        cores, resident = here[executor.executor_id]
+        return replace(found, cpu_cores=cores, resident_bytes=resident)
 
-    def _cores_used(self, now: float) -> dict[str, float]:
-        """Executor on this machine → cores that it used since the last window, Python workers included."""
-        totals = executor_cpu(running_processes(), self._application)
-        before, self._cpu = self._cpu, {name: (now, total) for name, total in totals.items()}
+    def _here(self, now: float) -> dict[str, tuple[float, float]]:
+        """Executor on this machine → cores used since the last window and resident bytes, Python included."""
+        trees = executor_trees(running_processes(), self._application)
+        before, self._cpu = self._cpu, {name: (now, tree.cpu_seconds) for name, tree in trees.items()}
         return {
-            name: max(0.0, total - before[name][1]) / (now - before[name][0])
-            for name, total in totals.items()
+            name: (
+                max(0.0, tree.cpu_seconds - before[name][1]) / (now - before[name][0]),
+                tree.resident_bytes,
+            )
+            for name, tree in trees.items()
             if name in before and now > before[name][0]
         }

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from penstock.observe.losses import counts
-from penstock.observe.processes import Process, executor_cpu, running_processes
+from penstock.observe.processes import Process, TreeUse, executor_trees, running_processes
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def test_reasons(reason, expected):
 def test_an_executors_tree_counts_as_a_whole():
     command = ("java", "--executor-id", "2", "--app-id", "app-7")
     table = [
-        Process(10, 1, 5.0, command),
-        Process(11, 10, 2.0, ("python", "-m", "pyspark.daemon")),
-        Process(12, 11, 1.5, ("python",)),
-        Process(13, 1, 9.0, ("java", "--executor-id", "2", "--app-id", "app-8")),
+        Process(10, 1, 5.0, 300.0, command),
+        Process(11, 10, 2.0, 50.0, ("python", "-m", "pyspark.daemon")),
+        Process(12, 11, 1.5, 40.0, ("python",)),
+        Process(13, 1, 9.0, 70.0, ("java", "--executor-id", "2", "--app-id", "app-8")),
     ]
-    assert executor_cpu(table, "app-7") == {"2": 8.5}
+    assert executor_trees(table, "app-7") == {"2": TreeUse(8.5, 390.0)}
 
 
 def test_this_machine_tells_of_real_processes():
@@ -51,11 +51,15 @@ def test_this_machine_tells_of_real_processes():
     child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None and child.stdout.readline()
-        found = executor_cpu(running_processes(), "made-up")
-        assert found["5"] > 0 and any(p.pid == os.getpid() for p in running_processes())
+        found = executor_trees(running_processes(), "made-up")["5"]
+        assert (
+            found.cpu_seconds > 0
+            and found.resident_bytes > 1e6
+            and any(p.pid == os.getpid() for p in running_processes())
+        )
     finally:
         child.communicate(timeout=30)
     deadline = time.monotonic() + 10
-    while executor_cpu(running_processes(), "made-up") and time.monotonic() < deadline:
+    while executor_trees(running_processes(), "made-up") and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert executor_cpu(running_processes(), "made-up") == {}
+    assert executor_trees(running_processes(), "made-up") == {}
