@@ -30,8 +30,10 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a report for a browser to this file.")] = None,
     perfetto: Annotated[Path | None, typer.Option(help="Write a trace for Perfetto to this file.")] = None,
-    start: Annotated[str | None, typer.Option("--from", help="Leave out what was before this time.")] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Leave out what was after this time.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="Leave out what was before, e.g. 2026-01-31T12:00.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Leave out what was after.")] = None,
     follow: Annotated[bool, typer.Option(help="Tell windows while logs are still written.")] = False,
     host_cores: Annotated[
         int | None, typer.Option(help="Cores of a host, where slots share them; forecasts heed it.")
