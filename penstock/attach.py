@@ -130,7 +130,7 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
 
     journal: Journal = journal_at(settings.journal, retained=settings.retained_observations)
     name = application_name(spark)
-    policy = remembering(heeding(make_policy(settings), journal, name), journal, name)
+    policy = remembering(heeding(make_policy(settings), journal, name, settings), journal, name)
     if report_to is not None:
         from penstock.fleet.reporting import reporting_policy
 

@@ -54,16 +54,21 @@ def _board(spark: Any, settings: Settings) -> tuple[Any, tuple[str, ...]]:
         return None, (str(error),)
 
 
-def heeding(policy: Policy, journal: Journal, name: str) -> Policy:
-    """The policy, which minds what operators say in the journal, if it is one that sizes."""
+def heeding(policy: Policy, journal: Journal, name: str, settings: Settings) -> Policy:
+    """The policy, which minds operators, other applications and the cluster, if it is one that sizes."""
     from penstock.decide.sage_overrides import together
     from penstock.decide.sage_policy import SagePolicy
     from penstock.journal.overrides import OperatorsWord
 
     if isinstance(policy, SagePolicy):
-        settings, word = policy.said, OperatorsWord(journal, name)
-        policy.said = lambda: together(settings(), word())
+        from_settings, word = policy.said, OperatorsWord(journal, name)
+        policy.said = lambda: together(from_settings(), word())
         policy.others = lambda: _sizes_of_others(journal, name)
+        if settings.standalone_master:
+            from penstock.standalone import StandaloneCluster
+
+            (url,) = settings.standalone_master
+            policy.hosts = StandaloneCluster(url, settings.service_scrape_timeout).hosts
     return policy
 
 

@@ -113,6 +113,11 @@ class SizingSettings(BaseModel):
         json_schema_extra={"default_text": "none"},
     )
     service_scrape_timeout: Duration = Field(2.0, gt=0, le=60, description="How long one scrape may take.")
+    standalone_master: Names = Field(
+        (),
+        description="The address of a standalone master's JSON, such as `http://master:8080/json/`: what is "
+        "free on each host then counts, too.",
+    )
     host_cores: OptionalCount = Field(
         None, ge=1, le=100_000, description="The cores of one host, the most that an executor may have."
     )
@@ -132,6 +137,13 @@ class SizingSettings(BaseModel):
         for name, url in written.items():
             if not url.startswith(("http://", "https://")):
                 raise ValueError(f"the address of {name} must begin with http:// or https://")
+        return written
+
+    @field_validator("standalone_master")
+    @classmethod
+    def _check_master(cls, written: tuple[str, ...]) -> tuple[str, ...]:
+        if len(written) > 1 or not all(url.startswith(("http://", "https://")) for url in written):
+            raise ValueError("one address that begins with http:// or https:// is expected")
         return written
 
     @field_validator("service_metrics")

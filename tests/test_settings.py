@@ -24,6 +24,7 @@ WHERE_ONE_IS_OUT_OF_RANGE = {
     "services": "profiles=http://profiles:9090/metrics",
     "service_metrics": "latency_seconds=call_seconds,profiles.error_ratio=failed_ratio",
     "host_memory": "64g",
+    "standalone_master": "http://master:8080/json/",
     "quota_memory": "1t",
     "forecast_season": "2h",
     "forecast_trend_windows": "4",
@@ -152,6 +153,7 @@ def test_every_setting_can_be_given_in_every_place(yaml_file):
         ("services", "profiles=file:///etc/passwd", "must begin with http://"),
         ("service_metrics", "profiles.speed=x", "unknown aspect 'speed'"),
         ("quota_memory", "much", "not a size such as 4g"),
+        ("standalone_master", "spark://master:7077", "begins with http://"),
     ],
 )
 def test_what_sizing_is_told_must_make_sense(name, value, said):

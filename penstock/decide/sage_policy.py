@@ -17,7 +17,7 @@ from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.first_size import first_size, known_size, known_sizes, most_similar, operators_of
 from penstock.decide.held_size import held_from
 from penstock.decide.policy import ExpectedEffect, Hold, Policy, Proposal, Resize, Scale
-from penstock.decide.resizer import Limits
+from penstock.decide.resizer import Host, Limits
 from penstock.decide.sage import WHY, SizingRound, decide, learned
 from penstock.decide.sage_fit import Fitted, fit
 from penstock.decide.sage_metrics import HeldSize, Parameter, Rule, Sizing, SizingInput, Symptom, TooSmall
@@ -48,7 +48,10 @@ class SagePolicy:
         said: Callable[[], Said] = no_word,
         first_after: float = math.inf,
     ) -> None:
-        """`others` tells the sizes of other applications; a first size is proposed after so many seconds."""
+        """`others` and `hosts` tell the sizes of other applications and what hosts can give, where set later.
+
+        A first size is proposed after so many seconds.
+        """
         self._needs, self._settings, self._correlation = needs, settings, correlation
         self._limits, self.said = limits, said
         self._samples: deque[tuple[float, Mapping[str, float], Mapping[str, int]]] = deque(
@@ -59,6 +62,7 @@ class SagePolicy:
         self._gc = GcClock()
         self._too_small, self._obeyed = TooSmall(), ""
         self.others: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
+        self.hosts: Callable[[ApplicationWindow], tuple[Host, ...]] = lambda window: ()
         self._first_after = first_after
         self._sized_before = self._proposed_first = False
         self._size: Mapping[str, Any] = {}
@@ -158,7 +162,7 @@ class SagePolicy:
         # what an executor takes of a quota is known only where its settings are
         if decision is None or self._limits is None or window.sizing is None:
             return Fitted(decision)
-        return fit(held, decision, self._limits)
+        return fit(held, decision, replace(self._limits, hosts=self.hosts(window)))
 
     def _note_size(self, given: SizingInput, found: SizingRound, window: ApplicationWindow) -> None:
         """A size that no rule wants to change over the long window is worth telling others."""
