@@ -62,7 +62,7 @@ def test_policies(capsys: Captured) -> None:
     listed = last_json(capsys)["policies"]
     assert {one["name"] for one in listed} == set(POLICIES)
     for one in listed:
-        assert set(one) == {"name", "summary", "needs", "promises", "choose_when", "baseline"}
+        assert set(one) == {"name", "summary", "needs", "promises", "choose_when", "usable_in", "baseline"}
     baselines = [one["baseline"] for one in listed]
     assert baselines == sorted(baselines)
     assert perform(["policies"]) == 0

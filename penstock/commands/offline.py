@@ -108,7 +108,7 @@ def policies(as_json: Json = False) -> None:
     from penstock.decide.registry import POLICIES
 
     entries = sorted(POLICIES.values(), key=lambda entry: entry.baseline)
-    told = ("name", "summary", "needs", "promises", "choose_when", "baseline")
+    told = ("name", "summary", "needs", "promises", "choose_when", "usable_in", "baseline")
     listed = [{key: getattr(entry, key) for key in told} for entry in entries]
     answer({"policies": listed}, as_json, _policy_table(entries))
 
@@ -124,6 +124,7 @@ def _policy_table(entries: Sequence[PolicyEntry]) -> Table:
             ("needs", entry.needs),
             ("promises", entry.promises),
             ("when", entry.choose_when),
+            ("in", ", ".join(entry.usable_in)),
         ):
             told.append(f"\n{label:<9}", style="dim").append(text, style="not dim")
         table.add_row(Text(entry.name, style="bold"), told)

@@ -35,6 +35,12 @@ class PolicyEntry:
     recordings_lack: str = ""
     requires: str = ""
 
+    @property
+    def usable_in(self) -> tuple[str, ...]:
+        """The commands that take it."""
+        offline = () if self.recordings_lack else ("decide",)
+        return ("run", *offline, "simulate", "replay")
+
     def lacks(self, settings: Settings) -> str:
         """The required setting where it has no value, else nothing."""
         return self.requires if self.requires and getattr(settings, self.requires) is None else ""

@@ -122,3 +122,12 @@ def test_a_policy_that_cannot_decide_says_what_is_missing(
 ) -> None:
     assert perform(["decide", *options, *recorded]) == 2
     assert told in complaint(capsys)
+
+
+def test_policies_are_listed_with_the_commands_that_take_them(capsys: Captured) -> None:
+    assert perform(["policies", "--json"]) == 0
+    listed = {entry["name"]: entry["usable_in"] for entry in last_json(capsys)["policies"]}
+    assert listed["queueing"] == ["run", "decide", "simulate", "replay"]
+    assert listed["threshold"] == ["run", "simulate", "replay"]
+    assert perform(["policies"]) == 0
+    assert "run, simulate, replay" in capsys.readouterr().out
