@@ -75,9 +75,9 @@ def _queries(status: Status) -> RenderableType:
     queries = status.get("queries", ())
     if not queries:
         return Text("  no streaming query has run a batch yet", style="dim")
-    table = Table(box=None, padding=(0, 2), header_style="dim", expand=True)
+    table = Table(box=None, padding=(0, 1), header_style="dim", expand=True)
     table.add_column("query", no_wrap=True)
-    for name in ("offered", "observed", "backlog", "slots needed", "batch / trigger"):
+    for name in ("offered", "observed", "backlog", "latency", "batch / trigger"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", width=16)
     for query in queries:
@@ -86,7 +86,7 @@ def _queries(status: Status) -> RenderableType:
             figures.rate(query.get("offered_per_second")),
             figures.rate(query.get("observed_per_second")),
             figures.count(query.get("backlog_records")),
-            figures.count(query.get("slots_needed")),
+            figures.seconds(query.get("latency_seconds")),
             _against_trigger(query),
             _load(query),
         )
