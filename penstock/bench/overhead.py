@@ -90,7 +90,11 @@ class Block:
 
 def run(quick: bool, progress: Progress) -> BenchReport:
     """Alternate in one application; quick has few blocks, too few for an interval."""
-    length = QUICK if quick else Length()
+    return measured(QUICK if quick else Length(), progress)
+
+
+def measured(length: Length, progress: Progress) -> BenchReport:
+    """The same for any length."""
     with cluster(SHAPE) as spark, scratch_directory() as scratch:
         query = start_word_count(spark, _workload(), str(scratch / "checkpoint"), trigger_seconds=0)
         progress(f"warming up for {length.warm_up_seconds:g} s")

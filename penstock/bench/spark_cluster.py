@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,7 @@ def _quiet_start() -> str:
 
 def stop_cluster() -> None:
     """Stop the running session, if there is one, with its executors."""
+    _KEPT.forget()
     spark = SparkSession.getActiveSession()
     if spark is None:
         return
@@ -138,12 +139,60 @@ def stop_cluster() -> None:
 @contextmanager
 def cluster(shape: ClusterShape, executors: int | None = None) -> Iterator[SparkSession]:
     """A cluster for the length of a `with`, started with so many executors (default: all)."""
-    spark = start_cluster(shape)
+    spark = _KEPT.taken(shape) or start_cluster(shape)
     try:
         hold_executors(spark, shape.executors if executors is None else executors)
         yield spark
-    finally:
+    except BaseException:
         stop_cluster()
+        raise
+    if not _KEPT.keeps(spark, shape):
+        stop_cluster()
+
+
+@contextmanager
+def clusters_kept() -> Iterator[None]:
+    """Inside, the last cluster outlives its `with` until one of another shape is asked for.
+
+    Experiments that follow each other on one kind of cluster are spared its start and its cold Java.
+    """
+    _KEPT.wanted = True
+    try:
+        yield
+    finally:
+        _KEPT.wanted = False
+        stop_cluster()
+
+
+class _Kept:
+    """The cluster that waits for its next use."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self._waiting: tuple[ClusterShape, SparkSession] | None = None
+
+    def taken(self, shape: ClusterShape) -> SparkSession | None:
+        """The waiting cluster if it is of this shape, as a new session: settings of the last one are gone."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None or replace(waiting[0], name="") != replace(shape, name=""):
+            return None
+        return waiting[1].newSession()
+
+    def keeps(self, spark: SparkSession, shape: ClusterShape) -> bool:
+        """Whether the cluster was put aside for the next one who asks."""
+        if not self.wanted:
+            return False
+        for query in spark.streams.active:
+            query.stop()
+        self._waiting = shape, spark
+        return True
+
+    def forget(self) -> None:
+        """Nothing waits any more."""
+        self._waiting = None
+
+
+_KEPT = _Kept()
 
 
 def executor_ids(spark: SparkSession) -> list[str]:

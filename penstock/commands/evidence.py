@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from penstock.commands.printing import DONE, FAILED, Json, answer, json_line, progress, reported, say
+from penstock.commands.printing import DONE, FAILED, Json, answer, json_line, reported, say
 from penstock.errors import ActionFailed
 
 if TYPE_CHECKING:
@@ -46,13 +52,47 @@ def evidence(
         rows = [{"name": part.name, "title": part.title, "shows": part.shows} for part in parts]
         answer({"parts": rows}, as_json, _listing(rows))
         return
+    from penstock.bench.spark_cluster import clusters_kept
+
     state = State(directory / "state.json")
     if fresh:
         state.path.unlink(missing_ok=True)
-    outcomes = run_parts(parts, quick, state, progress)
+    with _watched() as (told, done), clusters_kept():
+        outcomes = run_parts(parts, quick, state, told, done)
     answer(write_report(outcomes, quick, directory), as_json, _summary(outcomes))
     if code := exit_code(outcomes):
         raise typer.Exit(code)
+
+
+@contextmanager
+def _watched() -> Iterator[tuple[Callable[[str], None], Callable[[float], None]]]:
+    """A bar on a terminal, with what is done and how long it takes yet; elsewhere a line now and then."""
+    if not sys.stderr.isatty():
+        yield _Lines(), lambda _: None
+        return
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield (
+            lambda text: bar.update(task, description=text),
+            lambda share: bar.update(task, completed=share),
+        )
+
+
+class _Lines:
+    """Says what is being done, but no more than a line in so many seconds."""
+
+    EVERY_SECONDS = 15.0
+
+    def __init__(self) -> None:
+        self._part, self._said_at = "", 0.0
+
+    def __call__(self, text: str) -> None:
+        part = text.partition(",")[0]
+        now = time.monotonic()
+        if part != self._part or now - self._said_at >= self.EVERY_SECONDS:
+            self._part, self._said_at = part, now
+            say(text)
 
 
 def exit_code(outcomes: list[PartOutcome]) -> int:

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
+from penstock.errors import ActionFailed
+
 
 class Verdict(Enum):
     """How ours stands to what was published."""
@@ -24,6 +26,7 @@ class Status(Enum):
     DONE = "done"
     FAILED = "failed"
     MISSING = "missing"
+    LEFT = "left to the full run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +45,19 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines or bars of the same shape as a paper's figure; each series is (name, x, y)."""
+    """Lines, steps, points or bars of the same shape as a paper's figure; each series is (name, x, y)."""
 
     title: str
     x: str
     y: str
     series: Sequence[tuple[str, Sequence[float | str], Sequence[float | None]]]
     bars: bool = False
+    steps: bool = False
+    """A value holds until the next one."""
+    points: bool = False
+    """Every value is marked, as where each is a batch of its own."""
+    logarithmic: str = ""
+    """Axes that are logarithmic: x, y or xy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +132,13 @@ def incomparable(
 ) -> Finding:
     """Both shown, with the reason why they are not held against each other."""
     return Finding(result, published, ours, Verdict.NOT_COMPARABLE, why, **more)
+
+
+def unmeasured(failures: Sequence[str], measured: int) -> list[Finding]:
+    """A finding for each case that failed; where no case was measured the part has failed as a whole."""
+    if failures and not measured:
+        raise ActionFailed("; ".join(failures))
+    return [incomparable("a case that failed", None, None, failure) for failure in failures]
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,8 @@ _STYLE = (
     "body{font-family:sans-serif;max-width:76em;margin:2em auto;padding:0 1em;color:#222}"
     "table{border-collapse:collapse;width:100%;font-size:.9em}td,th{padding:.35em .6em;text-align:left;"
     "border-bottom:1px solid #ddd;vertical-align:top}h2{margin-top:2em}.dim{color:#777}"
-    ".reproduced,.better{color:#1d7a55}.worse,.failed{color:#b03a3a}.not-comparable,.missing{color:#8a6d1f}"
+    ".reproduced,.better{color:#1d7a55}.worse,.failed{color:#b03a3a}.not-comparable,.missing,"
+    ".left-to-the-full-run{color:#8a6d1f}.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(34em,1fr))}"
 )
 
 
@@ -49,7 +50,7 @@ def counted(outcomes: Sequence[PartOutcome]) -> str:
     statuses = Counter(outcome.status for outcome in outcomes)
     said += [
         f"{statuses[status]} {'part' if statuses[status] == 1 else 'parts'} {status.value}"
-        for status in (Status.FAILED, Status.MISSING)
+        for status in (Status.FAILED, Status.MISSING, Status.LEFT)
         if statuses[status]
     ]
     return ", ".join(said) or "nothing was run"
@@ -58,7 +59,7 @@ def counted(outcomes: Sequence[PartOutcome]) -> str:
 def _contents(outcomes: Sequence[PartOutcome]) -> str:
     rows = "".join(
         f"<tr><td><a href='#{outcome.name}'>{escape(outcome.title)}</a></td><td>{escape(outcome.shows)}</td>"
-        f"<td class='{outcome.status.value}'>{outcome.status.value}</td></tr>"
+        f"<td class='{_css(outcome.status)}'>{outcome.status.value}</td></tr>"
         for outcome in outcomes
     )
     return f"<table><tr><th>part</th><th>published as</th><th>status</th></tr>{rows}</table>"
@@ -69,11 +70,12 @@ def _part(outcome: PartOutcome) -> str:
     kind = "quick run" if outcome.quick else "full run"
     told = f"<p class='dim'>{escape(outcome.shows)}; {kind}, {outcome.seconds:.0f} s</p>"
     if outcome.status is not Status.DONE:
-        status = outcome.status.value
-        return f"{heading}{told}<p class='{status}'>{status}: {escape(outcome.reason)}</p>"
+        said = f"{outcome.status.value}: {outcome.reason}"
+        return f"{heading}{told}<p class='{_css(outcome.status)}'>{escape(said)}</p>"
     notes = "".join(f"<li>{escape(note)}</li>" for note in outcome.result.notes)
-    charts = "".join(_chart(chart) for chart in outcome.result.charts)
-    return f"{heading}{told}{_table(outcome.result.findings)}{charts}<ul class='dim'>{notes}</ul>"
+    charts = "".join(f"<div>{_chart(chart)}</div>" for chart in outcome.result.charts)
+    plots = f"<div class='plots'>{charts}</div>" if charts else ""
+    return f"{heading}{told}{_table(outcome.result.findings)}{plots}<ul class='dim'>{notes}</ul>"
 
 
 def _table(findings: Sequence[Finding]) -> str:
@@ -88,9 +90,13 @@ def _row(finding: Finding) -> str:
     cells = [finding.result, *(shown(value) for value in (finding.published, finding.ours, finding.baseline))]
     plain = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
     return (
-        f"<tr>{plain}<td class='{word.replace(' ', '-')}'>{escape(verdict)}</td>"
+        f"<tr>{plain}<td class='{_css(finding.verdict)}'>{escape(verdict)}</td>"
         f"<td class='dim'>{escape(finding.conditions)}</td></tr>"
     )
+
+
+def _css(word: Status | Verdict) -> str:
+    return str(word.value).replace(" ", "-")
 
 
 def shown(value: float | str | None) -> str:
@@ -103,8 +109,20 @@ def shown(value: float | str | None) -> str:
 def _chart(chart: Chart) -> str:
     figure = go.Figure()
     for name, x, y in chart.series:
-        drawn = go.Bar if chart.bars else go.Scatter
-        figure.add_trace(drawn(name=name, x=list(x), y=list(y)))
-    figure.update_layout(title=chart.title, xaxis_title=chart.x, yaxis_title=chart.y, height=360)
+        if chart.bars:
+            figure.add_trace(go.Bar(name=name, x=list(x), y=list(y)))
+            continue
+        shape = "hv" if chart.steps else "linear"
+        mode = "lines+markers" if chart.points else "lines"
+        figure.add_trace(go.Scatter(name=name, x=list(x), y=list(y), mode=mode, line={"shape": shape}))
+    figure.update_layout(
+        title=chart.title,
+        xaxis_title=chart.x,
+        yaxis_title=chart.y,
+        height=360,
+        template="plotly_white",
+        showlegend=True,
+        **{f"{axis}axis_type": "log" for axis in chart.logarithmic},
+    )
     text: str = figure.to_html(full_html=False, include_plotlyjs=False)
     return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -16,6 +16,8 @@ from penstock.errors import ActionFailed, BadInput
 from penstock.evidence.findings import PartOutcome, PartResult, Status
 
 Progress = Callable[[str], None]
+Done = Callable[[float], None]
+"""Told after each part which share of the whole is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class Part:
     shows: str
     """Which figures and tables."""
     run: Callable[[bool, Progress], PartResult] | None
-    quick_seconds: float = 0.0
+    quick_seconds: float | None = 0.0
+    """Seconds that it takes on two cores, roughly; None where it takes too long for a quick run."""
     full_seconds: float = 0.0
     needs: tuple[str, ...] = ()
     """Modules without which the part cannot run."""
@@ -35,8 +38,10 @@ class Part:
     """What is not built yet, for a part that cannot be run at all."""
 
     def estimate(self, quick: bool) -> float:
-        """Seconds that it takes on two cores, roughly."""
-        return self.quick_seconds if quick else self.full_seconds
+        """Seconds that it takes on two cores, roughly; none for what will not be run."""
+        if self.missing():
+            return 0.0
+        return (self.quick_seconds or 0.0) if quick else self.full_seconds
 
     def missing(self) -> str:
         """What is not there that the part needs; empty if nothing."""
@@ -73,25 +78,27 @@ class State:
             raise ActionFailed(f"cannot write {self.path}: {error.strerror}") from error
 
 
-def run_parts(parts: Sequence[Part], quick: bool, state: State, progress: Progress) -> list[PartOutcome]:
+def run_parts(
+    parts: Sequence[Part], quick: bool, state: State, progress: Progress, done: Done = lambda _: None
+) -> list[PartOutcome]:
     """The outcome of every part, those of earlier runs of the same kind included."""
     kept = {name: one for name, one in state.outcomes().items() if still_good(one, quick)}
-    pace = _Pace()
+    clock = _Clock(parts, {part.name: part.estimate(quick) for part in parts if part.name not in kept})
     for number, part in enumerate(parts):
         if part.name in kept:
             progress(f"{part.name}: kept from an earlier run")
             continue
-        left = pace.left(sum(one.estimate(quick) for one in parts[number:] if one.name not in kept))
-        heading = f"part {number + 1} of {len(parts)}, {part.name}, about {left / 60:.0f} min left in all"
-        progress(heading)
-        kept[part.name] = outcome_of(part, quick, partial(_told, progress, heading))
-        pace.took(part.estimate(quick), kept[part.name].seconds)
+        clock.begin(number)
+        progress(clock.heading())
+        kept[part.name] = outcome_of(part, quick, partial(_told, progress, clock))
+        clock.end(kept[part.name].seconds)
+        done(clock.share())
         state.keep(list(kept.values()))
     return [kept[part.name] for part in parts]
 
 
-def _told(progress: Progress, heading: str, text: str) -> None:
-    progress(f"{heading}: {text}")
+def _told(progress: Progress, clock: _Clock, text: str) -> None:
+    progress(f"{clock.heading()}: {text}")
 
 
 def still_good(outcome: PartOutcome, quick: bool) -> bool:
@@ -105,6 +112,9 @@ def outcome_of(part: Part, quick: bool, progress: Progress) -> PartOutcome:
     absent = part.missing()
     if absent or part.run is None:
         return _outcome(part, Status.MISSING, 0.0, quick, absent)
+    if quick and part.quick_seconds is None:
+        minutes = f"it takes about {part.full_seconds / 60:.0f} min"
+        return _outcome(part, Status.LEFT, 0.0, quick, f"{minutes}: run it without --quick")
     try:
         result = part.run(quick, progress)
     except Exception as error:
@@ -126,19 +136,40 @@ def _outcome(
     return PartOutcome(part.name, part.title, part.shows, status, round(seconds, 1), quick, reason, found)
 
 
-class _Pace:
-    """Corrects estimates by how long the parts so far took against theirs."""
+class _Clock:
+    """How much is left, by the estimates, corrected by how long the parts so far took against theirs."""
 
-    def __init__(self) -> None:
-        self._estimated = self._taken = 0.0
+    def __init__(self, parts: Sequence[Part], estimates: Mapping[str, float]) -> None:
+        self._parts, self._estimates = parts, estimates
+        self._number, self._begun = 0, time.monotonic()
+        self._expected = self._taken = 0.0
 
-    def took(self, estimated: float, taken: float) -> None:
-        self._estimated += estimated
-        self._taken += taken
+    def begin(self, number: int) -> None:
+        """The part of this number begins."""
+        self._number, self._begun = number, time.monotonic()
 
-    def left(self, estimated: float) -> float:
+    def end(self, seconds: float) -> None:
+        """It has ended after so many seconds."""
+        self._expected += self._estimates[self._parts[self._number].name]
+        self._taken += seconds
+
+    def heading(self) -> str:
+        """Which part it is, and how long all takes from now on."""
+        left = self.left_seconds(time.monotonic() - self._begun)
+        name, said = self._parts[self._number].name, f"{left / 60:.0f} min" if left >= 90 else f"{left:.0f} s"
+        return f"part {self._number + 1} of {len(self._parts)}, {name}, about {said} left in all"
+
+    def left_seconds(self, gone: float) -> float:
+        """Seconds left, when the present part has run for so long."""
+        present, *later = [self._estimates.get(part.name, 0.0) for part in self._parts[self._number :]]
         # one short part says little: the estimates weigh as much as a minute of measurement
-        return estimated * (self._taken + 60) / (self._estimated + 60)
+        pace = (self._taken + 60) / (self._expected + 60)
+        return max(present * pace - gone, 0.0) + sum(later) * pace
+
+    def share(self) -> float:
+        """What is done of the whole."""
+        whole = sum(self._estimates.values())
+        return self._expected / whole if whole else 1.0
 
 
 def _exists(module: str) -> bool:

@@ -50,7 +50,8 @@ IMAGE_PIPELINE: Mapping[str, tuple[str, float, float]] = {
 
 def heron(_quick: bool, progress: Progress) -> PartResult:
     """DS2 figures 1 and 6: one step against Dhalion's six."""
-    ds2, dhalion = _runs(compare(load("dhalion-wordcount"), ["ds2", "dhalion"], 0, progress))
+    comparison = compare(load("dhalion-wordcount"), ["ds2", "dhalion"], 0, progress)
+    ds2, dhalion = _runs(comparison)
     findings = [
         judged("steps of DS2", 1, ds2["steps"], tolerance=0, baseline=f"dhalion: {dhalion['steps']}"),
         *(
@@ -60,7 +61,7 @@ def heron(_quick: bool, progress: Progress) -> PartResult:
         judged("steps of Dhalion, the baseline", 6, dhalion["steps"], tolerance=0.2),
         _dhalion_size(dhalion["final_parallelism"]),
     ]
-    return PartResult([_simulated(one) for one in findings], [_steps_chart("figure 6", [ds2, dhalion])])
+    return PartResult([_simulated(one) for one in findings], _steps_charts("figure 6", comparison))
 
 
 def _dhalion_size(sizes: Mapping[str, int]) -> Finding:
@@ -72,14 +73,15 @@ def _dhalion_size(sizes: Mapping[str, int]) -> Finding:
 
 def two_phases(_quick: bool, progress: Progress) -> PartResult:
     """DS2 figure 7: the word count on Flink when the rate halves."""
-    (ds2,) = _runs(compare(load("flink-two-phases"), ["ds2"], 0, progress))
+    comparison = compare(load("flink-two-phases"), ["ds2"], 0, progress)
+    (ds2,) = _runs(comparison)
     ups = sum(_total(one["to"]) > _total(one["from"]) for one in ds2["actions"])
     why = "sizes before the last of a phase differ, since the simulated capacity is not Flink's"
     findings = [
         judged("steps up to the first size", 2, ups, tolerance=0),
         judged("steps down to the second size", 2, len(ds2["actions"]) - ups, tolerance=0, why=why),
     ]
-    return PartResult([_simulated(one) for one in findings], [_steps_chart("figure 7", [ds2])])
+    return PartResult([_simulated(one) for one in findings], _steps_charts("figure 7", comparison))
 
 
 def convergence(quick: bool, progress: Progress) -> PartResult:
@@ -91,13 +93,13 @@ def convergence(quick: bool, progress: Progress) -> PartResult:
         for initial, published in TABLE_4[query].items():
             progress(f"{query} from {initial}")
             run = simulate(experiment.starting_with({"main": initial}), "ds2")
-            ours = tuple(action.planned["main"] for action in run.actions)
+            ours = tuple(int(action.planned["main"]) for action in run.actions)
             same_end = (ours or (initial,))[-1] == (published or (initial,))[-1]
             agrees = same_end and len(ours) <= len(published)
             name = f"{query.upper()} from {initial}"
             findings.append(agreed(name, _path(published), _path(ours), agrees, conditions=FITTED))
-    missing = "These queries were not stepped on the real cluster: it has fewer slots than the initial sizes."
-    return PartResult(findings, notes=[missing])
+    note = "The part convergence-cluster steps the same queries on a real cluster, between sizes that it has."
+    return PartResult(findings, notes=[note])
 
 
 def accuracy(quick: bool, progress: Progress) -> PartResult:
@@ -118,7 +120,9 @@ def accuracy(quick: bool, progress: Progress) -> PartResult:
         findings.append(agreed(query.upper(), published, ours, agrees, conditions=FITTED))
         lines.append((query.upper(), [str(step) for step in ("-1", "chosen", "+1")], list(late.values())))
     title = "figure 8: latency at the chosen size and beside it"
-    return PartResult(findings, [Chart(title, "instances", "median latency, s", lines, bars=True)])
+    return PartResult(
+        findings, [Chart(title, "instances", "median latency, s", lines, bars=True, logarithmic="y")]
+    )
 
 
 def image_pipeline(_quick: bool, progress: Progress) -> PartResult:
@@ -164,8 +168,7 @@ def autrascale(quick: bool, progress: Progress) -> PartResult:
         findings.append(judged(f"{name}: instances in the end", published, held, baseline=baseline, why=why))
         said = f"{late:.3f} s of {target:.3f} s"
         findings.append(agreed(f"{name}: latency", "meets its target", said, late <= target))
-    note = "Figure 8 has no numbers: what a model brings at the next rate is not held against it."
-    return PartResult([_simulated(one) for one in findings], notes=[note])
+    return PartResult([_simulated(one) for one in findings])
 
 
 def _total_at_end(run: Run) -> int:
@@ -217,29 +220,44 @@ def _total(sizes: Mapping[str, int]) -> int:
     return sum(sizes.values())
 
 
-def _steps_chart(figure: str, runs: list[dict[str, Any]]) -> Chart:
-    """Parallelism over time, as steps: one line an operator and policy."""
+def _steps_charts(figure: str, comparison: Comparison) -> list[Chart]:
+    """Parallelism over time, one line a scaled operator and policy; and what is read of what is offered."""
+    seconds = _sampled(comparison)
+    read = [(run.policy, seconds, _floats(run.seen[seconds, READ])) for run, _ in comparison.runs]
+    offered = _floats(comparison.experiment.offered[seconds].sum(axis=1))
+    rates = [*read, ("offered", seconds, offered)]
+    title = f"{figure}: what the source reads"
+    return [_sizes_chart(figure, comparison), Chart(title, "seconds", "records a second", rates)]
+
+
+def _sampled(comparison: Comparison) -> list[int]:
+    """Some 400 seconds of the run: more than a plot can show is not kept."""
+    return list(range(0, comparison.experiment.seconds, max(1, comparison.experiment.seconds // 400)))
+
+
+def _floats(values: Any) -> list[float]:
+    return [round(float(value), 3) for value in values]
+
+
+def _sizes_chart(figure: str, comparison: Comparison) -> Chart:
+    end = float(comparison.experiment.seconds)
     series = []
-    for run in runs:
+    for run in _runs(comparison):
         for name in run["final_parallelism"]:
-            times, sizes = [0.0], [float(run["actions"][0]["from"].get(name, 0)) if run["actions"] else 0.0]
-            for action in run["actions"]:
-                times += [action["ended_at"]] * 2
-                sizes += [sizes[-1], float(action["to"].get(name, sizes[-1]))]
-            series.append((f"{run['policy']}, {name}", times, sizes))
-    return Chart(f"{figure}: parallelism over time", "seconds", "instances", series)
+            changes = [action for action in run["actions"] if name in action["to"]]
+            if not changes:
+                continue
+            times = [0.0, *(action["ended_at"] for action in changes), end]
+            sizes = [changes[0]["from"].get(name, 0), *(action["to"][name] for action in changes)]
+            held = [float(size) for size in [*sizes, sizes[-1]]]
+            series.append((f"{run['policy']}, {name}", times, held))
+    return Chart(f"{figure}: parallelism over time", "seconds", "instances", series, steps=True)
 
 
 def _timelines(comparison: Comparison) -> list[Chart]:
-    seconds = list(range(0, comparison.experiment.seconds, max(1, comparison.experiment.seconds // 400)))
-    late = [
-        (run.policy, seconds, [float(value) for value in run.seen[seconds, LATENCY]])
-        for run, _ in comparison.runs
-    ]
-    held = [
-        (run.policy, seconds, [float(value) for value in run.held[seconds].sum(axis=1)])
-        for run, _ in comparison.runs
-    ]
+    seconds = _sampled(comparison)
+    late = [(run.policy, seconds, _floats(run.seen[seconds, LATENCY])) for run, _ in comparison.runs]
+    held = [(run.policy, seconds, _floats(run.held[seconds].sum(axis=1))) for run, _ in comparison.runs]
     return [
         Chart("figures 6 to 8: response time", "seconds", "seconds", late),
         Chart("figures 6 to 8: instances", "seconds", "instances", held),

@@ -42,7 +42,7 @@ def skew(_quick: bool, progress: Progress) -> PartResult:
         )
     bars = [("ds2", [f"{share:.0%}" for share in SHARES], rates)]
     chart = Chart("throughput at the size that DS2 chooses", "skew", "share of the offered rate", bars, True)
-    note = "What diagnosis says of the straggler, and what moving hot bins brings, is not part of this run."
+    note = "The part hot-keys has what diagnosis says of a straggler, and what moving bins brings."
     return PartResult(findings, [chart], [note])
 
 

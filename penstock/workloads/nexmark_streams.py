@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.workloads.nexmark import Nexmark, schema_of
 from penstock.workloads.nexmark_source import NEXMARK_FORMAT, NexmarkSource, source_options
+from penstock.workloads.paced import paced
+
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class Streams(Protocol):
@@ -70,3 +74,23 @@ class KafkaStreams:
         schema = f"kind string, {schema_of(kind)}"
         events = records.select(sf.from_json(sf.col("value").cast("string"), schema).alias("event"))
         return events.select("event.*").where(sf.col("kind") == kind).drop("kind").select(*columns or "*")
+
+
+@dataclass(frozen=True)
+class PacedStreams:
+    """The same events, each after a service time in a slot: what a query needs is known beforehand."""
+
+    streams: Streams
+    seconds_per_record: float
+
+    def of(self, kind: str, *columns: str) -> DataFrame:
+        """Served one after the other by as many instances as the source has partitions."""
+        events = self.streams.of(kind, *columns)
+        return events.mapInArrow(_served(self.seconds_per_record), events.schema)
+
+
+def _served(seconds_per_record: float) -> ArrowFunction:
+    def served(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return paced(batches, seconds_per_record, lambda batch: batch)
+
+    return served

@@ -20,6 +20,7 @@ PRELOADED = (
     "penstock.workloads.ad_events",
     "penstock.workloads.nexmark_source",
     "penstock.workloads.paced_operator",
+    "penstock.workloads.skewed_state",
     "penstock.workloads.source",
     "penstock.workloads.word_count",
     "penstock.pipeline.spark_worker",

@@ -1,11 +1,18 @@
 """Parts on the smallest setting: the simulated ones whole, the measured ones from made-up reports."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import orjson
 import pytest
 
 from penstock.cli import perform
-from penstock.evidence import measured
+from penstock.evidence.diagnosed import TABLE_3_3, TABLE_3_4
 from penstock.evidence.findings import Verdict
+from penstock.evidence.other_rates import other_rates
+from penstock.evidence.running import _exists
 from penstock.evidence.simulated import TABLE_4, accuracy, heron
 from penstock.evidence.skewed import skew
 
@@ -24,6 +31,14 @@ def test_the_chosen_size_is_the_least_that_keeps_up():
     assert set(verdicts(accuracy(True, lambda _: None)).values()) == {Verdict.REPRODUCED}
 
 
+def test_a_model_of_one_rate_spares_samples_at_the_next():
+    found = verdicts(other_rates(True, lambda _: None))
+    assert found == {
+        "autrascale-q11: sizes tried": Verdict.REPRODUCED,
+        "autrascale-q11: latency at the second rate": Verdict.REPRODUCED,
+    }
+
+
 def test_skew_leaves_ds2_at_the_size_that_fits_without_it():
     found = verdicts(skew(True, lambda _: None))
     assert {found[f"skew of {share}: final size"] for share in ("20%", "50%", "70%")} == {Verdict.REPRODUCED}
@@ -36,7 +51,7 @@ def test_table_4_is_whole():
 
 
 def test_published_tables_have_their_nine_intervals():
-    assert list(measured.TABLE_3_3) == list(measured.TABLE_3_4) == [2**power for power in range(9)]
+    assert list(TABLE_3_3) == list(TABLE_3_4) == [2**power for power in range(9)]
 
 
 def test_the_command_writes_report_and_state_and_resumes(tmp_path, capsys):
@@ -46,13 +61,14 @@ def test_the_command_writes_report_and_state_and_resumes(tmp_path, capsys):
         "--only",
         "heron",
         "--only",
-        "skew-remedies",
+        "sizing",
         "--directory",
         str(tmp_path),
     ]
+    waiting = "left to the full run" if _exists("penstock.bench.sizing") else "missing"
     assert perform([*arguments, "--json"]) == 0
     first = orjson.loads(capsys.readouterr().out.splitlines()[-1])
-    assert [part["status"] for part in first["parts"]] == ["done", "missing"]
+    assert [part["status"] for part in first["parts"]] == ["done", waiting]
     assert {path.name for path in tmp_path.iterdir()} == {"evidence.html", "evidence.json", "state.json"}
     assert perform([*arguments, "--json"]) == 0
     second = orjson.loads(capsys.readouterr().out.splitlines()[-1])
@@ -70,3 +86,31 @@ def test_a_broken_state_file_is_bad_input(tmp_path, capsys):
 def test_an_unknown_part_is_bad_usage(name, capsys):
     assert perform(["evidence", "--only", name]) == 2
     assert name in capsys.readouterr().err
+
+
+def test_a_part_that_fails_in_the_command_is_reported_and_the_others_go_on(tmp_path):
+    arguments = [
+        "--quick",
+        "--json",
+        "--directory",
+        str(tmp_path),
+        "--only",
+        "heron",
+        "--only",
+        "bottlenecks",
+    ]
+    without_java = {**os.environ, "JAVA_HOME": str(tmp_path / "nowhere")}
+    program = Path(sys.executable).with_name("penstock")
+    ended = subprocess.run(
+        [program, "evidence", *arguments], check=False, env=without_java, capture_output=True, timeout=120
+    )
+    assert ended.returncode == 1
+    heron, bottlenecks = orjson.loads(ended.stdout.splitlines()[-1])["parts"]
+    assert (heron["status"], bottlenecks["status"]) == ("done", "failed")
+    assert "Java" in bottlenecks["reason"] or "JAVA" in bottlenecks["reason"]
+    assert b"part 1 of 2, bottlenecks" in ended.stderr or b"part 2 of 2, bottlenecks" in ended.stderr
+    assert "failed: " in (tmp_path / "evidence.html").read_text()
+    assert [one["name"] for one in orjson.loads((tmp_path / "state.json").read_bytes())["parts"]] == [
+        "heron",
+        "bottlenecks",
+    ]

@@ -48,7 +48,7 @@ def test_a_failing_part_is_reported_and_the_others_go_on(state):
     outcomes, told = run(parts, state)
     assert [one.status for one in outcomes] == [Status.DONE, Status.FAILED, Status.DONE]
     assert "RuntimeError: the disk is on fire (test_running.py, line" in outcomes[1].reason
-    assert any("part 2 of 3, bad, about" in text and "min left" in text for text in told)
+    assert any("part 2 of 3, bad, about" in text and "s left in all" in text for text in told)
     report = page(outcomes, "a machine")
     assert "failed: RuntimeError: the disk is on fire" in report
     assert counted(outcomes) == "2 reproduced, 1 part failed"
@@ -91,6 +91,26 @@ def test_a_part_whose_capability_is_missing_says_so(state):
     assert [one.status for one in outcomes] == [Status.MISSING, Status.MISSING, Status.DONE]
     assert "penstock.bench.teleport" in outcomes[0].reason
     assert outcomes[1].reason == "nobody has built it"
+
+
+def test_a_part_too_long_for_a_quick_run_is_left_to_the_full_one_and_said_to_be(state):
+    work = Counting()
+    part = Part("long", "Long", "figure 2", work, None, 900)
+    (left,), _ = run([part], state)
+    assert (left.status, left.reason) == (Status.LEFT, "it takes about 15 min: run it without --quick")
+    assert (counted([left]), exit_code([left]), work.runs) == ("1 part left to the full run", 0, [])
+    (ran,), _ = run([part], state, quick=False)
+    assert (ran.status, work.runs) == (Status.DONE, [False])
+
+
+def test_the_time_left_shrinks_and_the_share_done_grows(state):
+    parts = [Part(name, name, "", Counting(), 300, 600) for name in ("one", "two")]
+    told, done = [], []
+    run_parts(parts, True, state, told.append, done.append)
+    assert done == [0.5, 1.0]
+    assert told[0] == "part 1 of 2, one, about 10 min left in all"
+    # the first part took no time at all, so the second is expected to be short, too
+    assert told[2].startswith("part 2 of 2, two, about 50 s left in all")
 
 
 def test_a_state_file_that_is_none_is_an_error(state):

@@ -1,0 +1,170 @@
+"""Causes that are known because they were made: does diagnosis name the slow operator, and the driver?
+
+Three cases on a real cluster of four slots, read from its event log while it runs. In the word count once
+FlatMap and once Count takes all the time: the operator with the largest critical participation is the one to
+scale. Then jobs of many empty tasks: the driver that launches them is what all else waits for, while a
+conventional profile, which adds up busy seconds, has it share them with the tasks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlparse
+
+from pyspark.sql import SparkSession
+
+from penstock.bench.report import BenchReport, Row, Target
+from penstock.bench.skew import logged_shape
+from penstock.bench.spark_cluster import cluster, scratch_directory
+from penstock.bench.spark_experiment import DAYS_AGO, batches_of
+from penstock.diagnose.answer import cause_shares
+from penstock.diagnose.diagnosis import Diagnosis, Span, diagnose_log
+from penstock.diagnose.event_log import read_log
+from penstock.diagnose.log_files import find_logs
+from penstock.errors import ActionFailed
+from penstock.workloads.word_count import WordCount, start_word_count
+
+DRIVER, DRIVER_CASE = "driver", "driver"
+STAGES = {"flat-map": 1, "count": 2}
+"""Operator → its place among the stages of a batch."""
+SENTENCES = 60
+TASKS = 4
+SLOW_SECONDS = 0.04
+"""Of a sentence, or of its twenty words: half a second for each of four tasks and some more."""
+EMPTY_TASKS = 96
+PATIENCE_SECONDS = 90.0
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One made cause and what diagnosis made of it; shares are of the critical path."""
+
+    name: str
+    seconds: float
+    found: str
+    answer: str
+    operators: Mapping[str, float]
+    driver_share: float
+    driver_profile: float
+    """What the driver has of all busy seconds: conventional profiling."""
+    causes: Mapping[str, float]
+
+    @property
+    def named(self) -> bool:
+        """Whether the made cause is the one that was found."""
+        return self.found == self.name
+
+    def row(self) -> Row:
+        """The fields of the report."""
+        return {
+            "case": self.name,
+            "found": self.found,
+            "named": self.named,
+            "driver_participation": self.driver_share,
+            "driver_profile": self.driver_profile,
+            "largest_operator": max(self.operators.values(), default=None),
+            "seconds": self.seconds,
+        }
+
+
+def run(quick: bool, progress: Progress) -> BenchReport:
+    """All three cases; quick looks at fewer batches."""
+    cases = measured(2 if quick else 6, progress)
+    rows = [case.row() for case in cases]
+    missed = float(sum(not case.named for case in cases))
+    found = {f"{case.name}_driver_participation": case.driver_share for case in cases}
+    targets = [Target("causes that diagnosis did not name", "== 0", missed)]
+    notes = [f"{case.name}: {case.answer}" for case in cases]
+    return BenchReport("bottlenecks", found, rows, targets, {}, notes)
+
+
+def measured(batches: int, progress: Progress) -> list[Case]:
+    """What diagnosis says of each made cause."""
+    with cluster(logged_shape("penstock bench bottlenecks")) as spark, scratch_directory() as scratch:
+        cases = []
+        for name in STAGES:
+            progress(f"a word count whose {name} is slow")
+            cases.append(_operator(spark, scratch / name, name, batches))
+        progress(f"jobs of {EMPTY_TASKS} empty tasks")
+        return [*cases, _driver(spark, batches)]
+
+
+def _operator(spark: SparkSession, checkpoint: Path, slow: str, batches: int) -> Case:
+    workload = WordCount(
+        profile=f"constant:{SENTENCES}",
+        seconds_per_sentence=SLOW_SECONDS if slow == "flat-map" else 0.0,
+        seconds_per_word=SLOW_SECONDS / 20 if slow == "count" else 0.0,
+        source_partitions=TASKS,
+        count_partitions=TASKS,
+        state_partitions=1,
+        start=time.time() - DAYS_AGO,
+        max_records_per_batch=SENTENCES,
+    )
+    query = start_word_count(spark, workload, str(checkpoint), trigger_seconds=0, name=slow)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    try:
+        # the first batches start Python workers, which is another cause than the one that is made
+        while len(seen := batches_of(query)) < batches + 2:
+            if not query.isActive or time.monotonic() > deadline:
+                raise ActionFailed(f"the word count got no further: {query.exception()}")
+            time.sleep(0.1)
+    finally:
+        query.stop()
+    diagnosis = _diagnosed(spark, seen[2].start, seen[batches + 1].end)
+    operators = {name: share for name, share in diagnosis.whole.operator.items() if name != DRIVER}
+    largest = max(operators, key=lambda name: operators[name], default="")
+    found = next((name for name, place in STAGES.items() if f"{slow} {place}:" in largest), largest)
+    return _case(slow, found, diagnosis)
+
+
+def _driver(spark: SparkSession, jobs: int) -> Case:
+    def job() -> None:
+        spark.range(0, EMPTY_TASKS, 1, EMPTY_TASKS).write.format("noop").mode("append").save()
+
+    job()
+    began = time.time()
+    for _ in range(jobs):
+        job()
+    diagnosis = _diagnosed(spark, began, time.time())
+    shares = cause_shares(diagnosis.whole)
+    driver = diagnosis.whole.worker.get(DRIVER, 0.0)
+    # the same scale as for operators: what one worker has, against the busiest slot
+    busiest = max((share for name, share in diagnosis.whole.worker.items() if name != DRIVER), default=0.0)
+    return _case(DRIVER_CASE, DRIVER if driver > busiest else next(iter(shares), ""), diagnosis)
+
+
+def _case(name: str, found: str, diagnosis: Diagnosis) -> Case:
+    whole = diagnosis.whole
+    busy = sum(whole.profile.worker.values())
+    return Case(
+        name=name,
+        seconds=whole.length_us / 1e6,
+        found=found,
+        answer=diagnosis.answer,
+        operators=dict(whole.operator),
+        driver_share=whole.worker.get(DRIVER, 0.0),
+        driver_profile=whole.profile.worker.get(DRIVER, 0.0) / busy if busy else 0.0,
+        causes=cause_shares(whole),
+    )
+
+
+def _diagnosed(spark: SparkSession, start: float, end: float) -> Diagnosis:
+    (files,) = find_logs(_log_of(spark))
+    return diagnose_log(read_log(files.lines()), Span(None, round(start * 1e6), round(end * 1e6)))
+
+
+def _log_of(spark: SparkSession) -> Path:
+    """Where the application's log lies, once what has happened so far is written."""
+    application = spark.sparkContext.applicationId
+    folder = Path(urlparse(spark.sparkContext.getConf().get("spark.eventLog.dir") or "").path)
+    # events wait in a queue before they are written
+    time.sleep(1.0)
+    found = sorted(folder.glob(f"*{application}*"))
+    if not found:
+        raise ActionFailed(f"there is no event log of {application} in {folder}")
+    return found[0]

@@ -1,0 +1,191 @@
+"""DS2 and Spark's dynamic allocation on the word count of a real cluster, by the benchmark's own cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from penstock.bench.report import Row
+from penstock.bench.traces import BatchSeen, settled_batch_seconds
+from penstock.evidence.findings import Chart, Finding, PartResult, agreed, incomparable, judged
+
+if TYPE_CHECKING:
+    from penstock.bench.spark_experiment import Run
+    from penstock.bench.wordcount import Case
+
+Progress = Callable[[str], None]
+Runs = dict[tuple[str, str], "Run"]
+BatchSeconds = Mapping[float, Mapping[int, float]]
+
+SCALED = "real cluster, rates and slots scaled down, paced operators"
+QUICK_SECONDS = {"ds2": 62.0, "dynamic-allocation": 38.0}
+"""Of load, in a quick run: DS2's steps come within the first half minute, dynamic allocation's at once."""
+PUBLISHED_STEPS = {"under": 1, "over": 1, "two-phase": 2}
+
+
+def word_count(quick: bool, progress: Progress) -> PartResult:
+    """Figures 1, 6 and 7: steps and sizes of both; a quick run has one case and searches no optimum."""
+    from penstock.bench import wordcount
+
+    cases = [wordcount.UNDER] if quick else [wordcount.UNDER, wordcount.OVER, wordcount.TWO_PHASE]
+    rates = [wordcount.HIGH_RATE, wordcount.LOW_RATE]
+    seconds: BatchSeconds = {} if quick else wordcount.search(rates, [5, 4, 3, 2, 1], 3, progress)
+    optimum = {rate: wordcount.least_that_keeps_up(seconds.get(rate, {})) for rate in rates}
+    runs, rows = _run(cases, optimum, quick, progress)
+    findings = [
+        one
+        for case in cases
+        for one in case_findings(rows[case.name, "ds2"], rows[case.name, "dynamic-allocation"])
+    ]
+    findings += [one for case in cases for one in kept_up(case, runs[case.name, "ds2"])]
+    findings += size_findings(seconds.get(wordcount.HIGH_RATE, {}), rows["under", "ds2"])
+    charts = [chart for case in cases for chart in timelines(case, runs)]
+    charts += _size_charts(seconds)
+    return PartResult(findings, charts, _notes(quick))
+
+
+def _run(
+    cases: Sequence[Case], optimum: Mapping[float, int | None], quick: bool, progress: Progress
+) -> tuple[Runs, dict[tuple[str, str], Row]]:
+    from penstock.bench import wordcount
+
+    runs: Runs = {}
+    rows: dict[tuple[str, str], Row] = {}
+    for case in cases:
+        for system, runner in wordcount.RUNNERS.items():
+            shortened = replace(case, seconds=QUICK_SECONDS[system]) if quick else case
+            progress(f"{case.name}, {system}: {wordcount.LOAD_AFTER_SECONDS + shortened.seconds:.0f} s")
+            runs[case.name, system] = run = runner(shortened.experiment())
+            rows[case.name, system] = wordcount.row_of(shortened, system, run, optimum)
+    return runs, rows
+
+
+def case_findings(ours: Row, other: Row) -> list[Finding]:
+    """Steps and final size of one case, dynamic allocation as the baseline."""
+    case, optimum, final = ours["case"], ours["optimal_slots"], ours["final_slots"]
+    found = [
+        judged(
+            f"{case}: most steps after a change of load",
+            PUBLISHED_STEPS.get(case, 1),
+            max(ours["steps_by_phase"]),
+            tolerance=0,
+            baseline=f"dynamic allocation: {other.get('steps')}",
+            conditions=SCALED,
+        )
+    ]
+    if optimum is None:
+        return found
+    fits = 0 <= final - optimum <= ours["slots_per_executor"]
+    held = f"dynamic allocation: {other.get('final_slots')} slots"
+    said, why = f"{final} slots, least {optimum}", "within one executor counts as the least"
+    claim = "the least that keeps up"
+    return [
+        *found,
+        agreed(f"{case}: final size", claim, said, fits, why=why, baseline=held, conditions=SCALED),
+    ]
+
+
+def kept_up(case: Case, run: Run) -> list[Finding]:
+    """Whether batches of the usual size end within the trigger interval, at the size that was chosen."""
+    from penstock.bench import wordcount
+
+    trigger, rate = wordcount.TRIGGER_SECONDS, case.phases[-1][1]
+    slots = run.slots[-1].slots
+    changed = [after.at for before, after in pairwise(run.slots) if before.slots != after.slots]
+    since = max(changed, default=run.origin)
+    seconds = settled_batch_seconds(run.batches, since + trigger, run.ended, rate * trigger)
+    name, claim = f"{case.name}: the size chosen keeps up", "yes"
+    if seconds is None:
+        why = "no batch of the usual size ended before the run did: what had waited was still read"
+        return [incomparable(name, claim, f"{slots} slots", why, conditions=SCALED)]
+    said = f"{slots} slots: batches of {seconds:.1f} s every {trigger:g} s"
+    return [agreed(name, claim, said, seconds <= trigger, conditions=SCALED)]
+
+
+def size_findings(by_slots: Mapping[int, float], ours: Row) -> list[Finding]:
+    """Figure 8 on the cluster: the chosen size keeps up, one executor fewer does not."""
+    from penstock.bench import wordcount
+
+    chosen, step = ours["final_slots"], ours["slots_per_executor"]
+    if chosen not in by_slots:
+        return []
+    keeps = {slots: by_slots[slots] <= wordcount.TRIGGER_SECONDS for slots in sorted(by_slots)}
+    said = ", ".join(f"{slots}: {by_slots[slots]:.1f} s" for slots in keeps if abs(slots - chosen) <= step)
+    agrees = keeps[chosen] and not keeps.get(chosen - step, False)
+    why = f"batches of {wordcount.TRIGGER_SECONDS:g} s' records on slots; longer ones fall behind"
+    claim = "the chosen size keeps up, one smaller does not"
+    return [agreed("sizes beside the chosen one (figure 8)", claim, said, agrees, why=why, conditions=SCALED)]
+
+
+def timelines(case: Case, runs: Runs) -> list[Chart]:
+    """Slots held and sentences read over time, as in figures 1, 6 and 7."""
+    from penstock.bench import wordcount
+
+    slots, rates = [], []
+    for system in wordcount.RUNNERS:
+        run = runs[case.name, system]
+        zero = run.origin + wordcount.LOAD_AFTER_SECONDS
+        held = [(sample.at - zero, float(sample.slots)) for sample in run.slots]
+        slots.append((system, [at for at, _ in held], [count for _, count in held]))
+        read = [(batch.end - zero, _rate(before, batch)) for before, batch in pairwise(run.batches)]
+        rates.append((system, [at for at, _ in read], [rate for _, rate in read]))
+    phases = [(start, rate) for start, rate in case.phases]
+    ends = [*(start for start, _ in phases), case.seconds]
+    offered = [*(rate for _, rate in phases), phases[-1][1]]
+    rates.append(("offered", ends, offered))
+    seconds = "seconds since the load began"
+    return [
+        Chart(f"{case.name}: slots held (figures 1, 6, 7)", seconds, "slots", slots, steps=True),
+        Chart(f"{case.name}: throughput (figures 1, 6, 7)", seconds, "sentences a second", rates, steps=True),
+    ]
+
+
+def _rate(before: BatchSeen, batch: BatchSeen) -> float:
+    return batch.records / max(batch.end - before.end, 1e-3)
+
+
+def _size_charts(seconds: BatchSeconds) -> list[Chart]:
+    if not seconds:
+        return []
+    bars = [
+        (
+            f"{rate:g} sentences a second",
+            [str(slots) for slots in sorted(by)],
+            [by[slots] for slots in sorted(by)],
+        )
+        for rate, by in seconds.items()
+    ]
+    return [Chart("batch time by size (figure 8)", "slots", "seconds", bars, bars=True)]
+
+
+def _notes(quick: bool) -> list[str]:
+    short = "a quick run starts under-provisioned only, and does not search for the least size that keeps up"
+    return [short] if quick else []
+
+
+def overhead(quick: bool, progress: Progress) -> PartResult:
+    """DS2 figure 10: what watching costs."""
+    from penstock.bench.overhead import ATTACHED, Length, measured
+
+    short = Length(warm_up_seconds=16.0, measured_seconds=10.0, quads=1)
+    report = measured(short if quick else Length(quads=3), progress)
+    ratio, rate = report.summary.get("latency_ratio"), report.summary.get("throughput_ratio")
+    conditions = "one real application, attached against not attached; published: Flink, per-record latency"
+    why = "two blocks of 10 s each: rough" if quick else ""
+    findings = [
+        judged("latency attached over not", 1.13, ratio, tolerance=0.02, conditions=conditions, why=why),
+        incomparable("throughput attached over not", None, rate, "the paper has none", conditions=conditions),
+    ]
+    systems = dict.fromkeys(row["system"] for row in report.results)
+    bars = [
+        (system, *_blocks([row for row in report.results if row["system"] == system]))
+        for system in sorted(systems, key=lambda system: system == ATTACHED)
+    ]
+    chart = Chart("batch time of each block (figure 10)", "block", "seconds", bars, bars=True)
+    return PartResult(findings, [chart], report.notes)
+
+
+def _blocks(rows: Sequence[Row]) -> tuple[list[str], list[float]]:
+    return [row["case"] for row in rows], [row["batch_seconds"] for row in rows]

@@ -1,0 +1,253 @@
+"""Parts that run on a cluster, from made-up outcomes of their benchmarks."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from penstock.bench.bottlenecks import Case
+from penstock.bench.convergence import Convergence
+from penstock.bench.nexmark_migration import Moved
+from penstock.bench.skew_rows import Skewed, targets
+from penstock.bench.traces import BatchSeen, SlotsSeen
+from penstock.bench.wordcount import HIGH_RATE, LOAD_AFTER_SECONDS, RUNNERS, TRIGGER_SECONDS, UNDER
+from penstock.errors import ActionFailed
+from penstock.evidence import converging, diagnosed, images, moving, word_counts
+from penstock.evidence.findings import PartOutcome, PartResult, Status, Verdict, unmeasured
+from penstock.evidence.measured import sizing_findings
+from penstock.evidence.page import page
+
+USUAL = HIGH_RATE * TRIGGER_SECONDS
+
+
+def batches(*seconds, start=0.0, records=USUAL):
+    return tuple(
+        BatchSeen(start + 10.0 * number, taken, round(records), round(records) * (number + 1))
+        for number, taken in enumerate(seconds)
+    )
+
+
+def a_run(*seconds, slots=((0.0, 3), (20.0, 9)), ended=100.0):
+    samples = tuple(SlotsSeen(at, count) for at, count in slots)
+    return SimpleNamespace(origin=0.0, ended=ended, batches=batches(*seconds), slots=samples)
+
+
+def a_row(**changes):
+    row = {"case": "under", "steps": 1, "steps_by_phase": [1], "final_slots": 9, "optimal_slots": 9}
+    return {**row, "slots_per_executor": 3, **changes}
+
+
+def test_steps_and_size_of_ds2_are_held_beside_those_of_dynamic_allocation():
+    steps, size = word_counts.case_findings(a_row(), a_row(steps=6, final_slots=15))
+    assert (steps.verdict, size.verdict) == (Verdict.REPRODUCED, Verdict.REPRODUCED)
+    assert (steps.baseline, size.baseline) == ("dynamic allocation: 6", "dynamic allocation: 15 slots")
+    assert word_counts.case_findings(a_row(final_slots=15), a_row())[1].verdict is Verdict.WORSE
+
+
+def test_without_a_search_no_size_is_called_the_least():
+    assert len(word_counts.case_findings(a_row(optimal_slots=None), a_row())) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        ((9, 9, 9, 5, 5, 5), Verdict.REPRODUCED),
+        ((5, 5, 5, 9, 9, 9), Verdict.WORSE),
+        ((9, 9, 9), Verdict.NOT_COMPARABLE),
+    ],
+)
+def test_the_size_chosen_is_judged_by_batches_after_the_last_step(seconds, expected):
+    (finding,) = word_counts.kept_up(UNDER, a_run(*seconds))
+    assert finding.verdict is expected
+
+
+def test_a_size_is_right_if_one_executor_fewer_falls_behind():
+    by_slots = {6: 8.0, 9: 5.0, 12: 4.5, 15: 4.4}
+    (finding,) = word_counts.size_findings(by_slots, a_row())
+    assert finding.verdict is Verdict.REPRODUCED and "6: 8.0 s, 9: 5.0 s, 12: 4.5 s" in finding.ours
+    assert word_counts.size_findings(by_slots, a_row(final_slots=12))[0].verdict is Verdict.WORSE
+    assert word_counts.size_findings({}, a_row()) == []
+
+
+def test_timelines_have_a_line_for_each_system_and_one_for_what_was_offered():
+    runs = {("under", system): a_run(3, 3, 3) for system in RUNNERS}
+    slots, rates = word_counts.timelines(UNDER, runs)
+    assert [name for name, _, _ in slots.series] == list(RUNNERS)
+    assert slots.series[0][1] == [-LOAD_AFTER_SECONDS, 20.0 - LOAD_AFTER_SECONDS]
+    assert rates.series[0][2] == [pytest.approx(USUAL / 10)] * 2
+    assert rates.series[-1][0] == "offered" and set(rates.series[-1][2]) == {HIGH_RATE}
+
+
+def moved(query, system, slowest):
+    return Moved(query, system, 50.0, 60.0, batches(1, 1, 1), batches(1, slowest, start=50.0), 2, 1000)
+
+
+def test_each_query_has_a_timeline_and_a_finding():
+    both = [moved(3, "all-at-once", 30.0), moved(3, "fluid", 1.5)]
+    (finding,) = moving.gain_findings([one.row() for one in both], "here")
+    assert finding.verdict is Verdict.REPRODUCED and "fluid 1.50, all at once 30.00" in finding.ours
+    chart = moving.timeline("query 3", both)
+    assert chart.series[0][1] == [-50.0, -40.0, -30.0, 0.0, 10.0]
+    assert chart.series[1][2] == [1, 1, 1, 1, 1.5]
+    assert moving.gain_findings([both[0].row()], "here") == []
+    slow = [moved(3, "all-at-once", 2.0).row(), moved(3, "fluid", 1.5).row()]
+    assert moving.gain_findings(slow, "here")[0].verdict is Verdict.WORSE
+
+
+def test_a_case_that_failed_is_a_finding_and_a_part_without_any_case_has_failed():
+    (finding,) = unmeasured(["q5 could not be measured: it ended"], measured=1)
+    assert (finding.verdict, finding.why) == (Verdict.NOT_COMPARABLE, "q5 could not be measured: it ended")
+    assert unmeasured([], measured=0) == []
+    with pytest.raises(ActionFailed, match="q5 could not be measured"):
+        unmeasured(["q5 could not be measured: it ended"], measured=0)
+
+
+def test_sweeps_need_more_than_one_case():
+    rows = [moved(3, "fluid", 1.5).row()]
+    assert moving.sweeps(rows) == []
+    (chart,) = moving.sweeps([*rows, moved(4, "fluid", 3.0).row()])
+    assert chart.series == [("fluid", [10.0, 10.0], [1.5, 3.0])] and chart.logarithmic == "xy"
+
+
+def hot(**changes):
+    values = {
+        "share": 0.5,
+        "executors": 4,
+        "even": batches(1.5),
+        "skewed": batches(3, 3, 3),
+        "settled": batches(2.4, 2.4, start=60.0),
+        "moved_at": 55.0,
+        "bins_moved": 3,
+        "imbalance": (1.5, 1.1),
+        "straggler_found": True,
+        "times_median": 9.0,
+        "participation": {"executor 1 slot 0": 0.7, "executor 2 slot 0": 0.1},
+        "answer": "one task",
+        "ds2": "busy",
+        "ds2_executors": 7,
+        "veto": "waits for one task",
+        "hot_seconds": 2.1,
+    }
+    return Skewed(**{**values, **changes})
+
+
+def test_a_straggler_that_is_not_named_is_worse():
+    assert diagnosed.straggler(hot()).verdict is Verdict.REPRODUCED
+    assert diagnosed.straggler(hot(straggler_found=False)).verdict is Verdict.WORSE
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, Verdict.REPRODUCED),
+        ({"veto": ""}, Verdict.WORSE),
+        ({"veto": "", "ds2_executors": None}, Verdict.REPRODUCED),
+        ({"veto": "", "ds2_executors": 4}, Verdict.REPRODUCED),
+    ],
+)
+def test_ds2_stays_where_growth_would_not_help(changes, expected):
+    assert diagnosed.what_ds2_does(hot(**changes)).verdict is expected
+
+
+def test_moving_is_told_with_what_it_brings_and_what_it_cannot_bring():
+    finding = diagnosed.what_moving_brings(hot())
+    assert finding.ours == "batches of 2.40 s after 3 bins moved, 20% less"
+    assert finding.baseline == "left alone: 3.00 s" and "2.10 s" in finding.why
+    nothing = diagnosed.what_moving_brings(hot(settled=(), bins_moved=0))
+    assert nothing.ours == "nothing was worth a move"
+
+
+def test_skew_targets_count_stragglers_missed_and_batches_that_got_longer():
+    met = [target.met for target in targets([hot().row(), hot(straggler_found=False).row()])]
+    assert met == [False, True, True]
+    worse = hot(settled=batches(4.0, start=60.0), imbalance=(1.0, 1.2)).row()
+    assert [target.met for target in targets([worse])] == [True, False, False]
+
+
+def a_case(name, found, driver_share=0.8, driver_profile=0.3):
+    operators = {"flat-map 1: MapInArrow": 0.6, "flat-map 2: MapInArrow": 0.1}
+    return Case(name, 3.0, found, "an answer", operators, driver_share, driver_profile, {})
+
+
+def test_the_operator_and_the_driver_are_judged_by_what_was_made_slow():
+    assert diagnosed.operator_to_scale(a_case("flat-map", "flat-map")).verdict is Verdict.REPRODUCED
+    assert diagnosed.operator_to_scale(a_case("flat-map", "count")).verdict is Verdict.WORSE
+    assert diagnosed.driver(a_case("driver", "driver")).verdict is Verdict.REPRODUCED
+    assert diagnosed.driver(a_case("driver", "driver", 0.2, 0.3)).verdict is Verdict.WORSE
+
+
+@pytest.mark.parametrize(
+    ("decided", "final", "expected"),
+    [
+        ((2,), 2, Verdict.REPRODUCED),
+        ((3, 2, 3), 3, Verdict.REPRODUCED),
+        ((2, 3, 2, 3), 3, Verdict.WORSE),
+        ((), 5, Verdict.WORSE),
+    ],
+)
+def test_queries_converge_to_one_size_in_few_steps(decided, final, expected):
+    runs = [Convergence(1, 1, (2, 3), 3), Convergence(1, 5, decided, final)]
+    found = converging.finding(1, runs)
+    assert found.verdict is expected
+    assert "from 1: 2 → 3; from 5: " in found.ours
+    assert converging.steps_chart(runs).series[0] == ("Q1 from 1", [0, 1, 2], [1, 2, 3])
+
+
+def test_the_worst_over_size_counts_and_every_case_tells_what_it_took():
+    row = {"case": "heap", "start": "over", "actions": 2, "pause_seconds": 12.4, "final_over_optimal": 1.05}
+    over, took = sizing_findings([row])
+    assert (over.ours, over.verdict) == (0.05, Verdict.BETTER)
+    assert took.ours == "2 restarts, 12 s without batches in all"
+    assert sizing_findings([{**row, "final_over_optimal": 1.5}])[0].verdict is Verdict.WORSE
+
+
+def image_row(system, response, count, recognised=100):
+    return {"system": system, "mean_response_s": response, "mean_instances": count, "images": 100,
+            "recognised": recognised}  # fmt: skip
+
+
+def test_policies_on_images_are_held_beside_the_papers_order():
+    rows = [
+        image_row("threshold", 20.0, 3.0),
+        image_row("queueing", 1.0, 5.0),
+        image_row("ds2", 2.0, 4.0, 50),
+    ]
+    *figures, response, instances = images.image_findings(rows, {"ds2_mean_response_s": 2.7})
+    assert {finding.verdict for finding in figures} == {Verdict.NOT_COMPARABLE} and len(figures) == 6
+    assert (response.verdict, instances.verdict) == (Verdict.REPRODUCED, Verdict.REPRODUCED)
+    assert "of 100 images 50 were recognised" in figures[4].why and figures[4].published == 2.7
+    swapped = [image_row("threshold", 20.0, 9.0), *rows[1:]]
+    assert images.image_findings(swapped, {})[-1].verdict is Verdict.WORSE
+    assert len(images.image_findings([image_row("ds2", None, 1.0, 0)], {})) == 2
+
+
+def test_responses_are_averaged_second_by_second():
+    seen = SimpleNamespace(
+        arrived=np.array([10.0, 10.2, 11.0]), finished=np.array([10.5, 10.9, 14.0]), instances=(1, 2)
+    )
+    ((_, seconds, means),) = images.responses({"ds2": seen}).series
+    assert (seconds, means) == ([0.0, 4.0], [0.6, 3.0])
+    assert images.instances({"ds2": seen}).series == [("ds2", [0.0, 1.0], [1.0, 2.0])]
+
+
+def test_every_kind_of_chart_can_be_drawn_and_kept():
+    both = [moved(3, "all-at-once", 30.0), moved(3, "fluid", 1.5)]
+    charts = [
+        moving.timeline("query 3", both),
+        diagnosed.participations([hot()]),
+        *diagnosed.hot_timelines([hot(), hot(settled=())]),
+        *diagnosed.bottleneck_charts([a_case("flat-map", "flat-map")]),
+        *word_counts.timelines(UNDER, {("under", system): a_run(3, 3) for system in RUNNERS}),
+    ]
+    outcome = PartOutcome("one", "One", "figures", Status.DONE, 1.0, True, result=PartResult([], charts))
+    assert PartOutcome.from_json(outcome.to_json()).to_json() == outcome.to_json()
+    text = page([outcome], "a machine")
+    assert text.count("Plotly.newPlot") == len(charts)
+    assert '"shape":"hv"' in text and '"type":"log"' in text
+
+
+def test_the_tables_of_diagnosis_leave_out_windows_that_were_not_published():
+    rows = [{"window_s": seconds, "latency_s": 0.01, "events_per_s": 4e6} for seconds in (1, 2, 1666)]
+    found = diagnosed.tables(rows, [])
+    assert len(found.findings) == 4
+    assert {finding.verdict for finding in found.findings} == {Verdict.BETTER}
