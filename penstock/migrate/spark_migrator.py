@@ -30,6 +30,8 @@ _LOG = logging.getLogger(__name__)
 POLL_SECONDS = 0.02
 SNAPSHOT_DELAY_SECONDS = 0.06
 """After a batch Spark asks for laggards itself and forgets what was asked before: so we ask a bit later."""
+WORTH_A_SNAPSHOT_BYTES = 256 * 1024
+"""What is smaller is read and replayed in less than a tenth of a second, and a snapshot costs a batch."""
 BATCHES_FOR_STEADY = 10
 LONGEST_SILENCE_SECONDS = 120.0
 SILENCE_AFTER_STOP_SECONDS = 30.0
@@ -128,13 +130,14 @@ class SparkMigrator:
     def _settings(
         self, plan: Plan, stages: dict[int, StateStage], settings: MigrationSettings | None
     ) -> MigrationSettings:
-        """Snapshots are waited for only where the store uploads them on demand."""
+        """Snapshots are waited for only where the store uploads them on demand, and where they save time."""
         chosen = settings or MigrationSettings.of(plan.strategy)
-        if not plan.moves or not chosen.prepare:
+        if not chosen.prepare:
             return chosen
-        first = plan.moves[0].bin
-        sized = self._views.placement.stored(stages[first.operator], first)
-        return chosen if sized.on_demand else replace(chosen, prepare=False)
+        bins = dict.fromkeys(move.bin for move in plan.moves)
+        sizes = (self._views.placement.stored(stages[bin_.operator], bin_) for bin_ in bins)
+        worth = any(size.on_demand and size.bytes >= WORTH_A_SNAPSHOT_BYTES for size in sizes)
+        return chosen if worth else replace(chosen, prepare=False)
 
     def _tell(self, migration: Migration, moved_before: int) -> None:
         total = self._standing.of if self._standing else len(migration.plan.moves)
