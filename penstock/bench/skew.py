@@ -173,7 +173,10 @@ class _Experiment:
         self.progress(f"{self.share:.0%} to one key: diagnosing")
         policy, said, analysed = make_policy(settings), None, 0
         deadline = time.monotonic() + WATCHED_SECONDS
-        while time.monotonic() < deadline and not (analysed >= 2 and said is not None and said.is_final):
+        # where nothing is moved, the straggler alone is asked for
+        while time.monotonic() < deadline and not (
+            said is not None and (not self.effort.move or (analysed >= 2 and said.is_final))
+        ):
             time.sleep(TRIGGER_SECONDS / 2)
             self._check()
             window = source.observe(time.time())

@@ -140,13 +140,14 @@ def stop_cluster() -> None:
 def cluster(shape: ClusterShape, executors: int | None = None) -> Iterator[SparkSession]:
     """A cluster for the length of a `with`, started with so many executors (default: all)."""
     spark = _KEPT.taken(shape) or start_cluster(shape)
+    settings = dict(spark.conf.getAll)
     try:
         hold_executors(spark, shape.executors if executors is None else executors)
         yield spark
     except BaseException:
         stop_cluster()
         raise
-    if not _KEPT.keeps(spark, shape):
+    if not _KEPT.keeps(spark, shape, settings):
         stop_cluster()
 
 
@@ -172,18 +173,24 @@ class _Kept:
         self._waiting: tuple[ClusterShape, SparkSession] | None = None
 
     def taken(self, shape: ClusterShape) -> SparkSession | None:
-        """The waiting cluster if it is of this shape, as a new session: settings of the last one are gone."""
+        """The waiting cluster if it is of this shape."""
         waiting, self._waiting = self._waiting, None
         if waiting is None or replace(waiting[0], name="") != replace(shape, name=""):
             return None
-        return waiting[1].newSession()
+        return waiting[1]
 
-    def keeps(self, spark: SparkSession, shape: ClusterShape) -> bool:
-        """Whether the cluster was put aside for the next one who asks."""
+    def keeps(self, spark: SparkSession, shape: ClusterShape, settings: Mapping[str, str]) -> bool:
+        """Put it aside for the next one who asks, its settings as they were; False where nobody wants it."""
         if not self.wanted:
             return False
         for query in spark.streams.active:
             query.stop()
+        now = dict(spark.conf.getAll)
+        for key in now.keys() - settings.keys():
+            spark.conf.unset(key)
+        for key, value in settings.items():
+            if now.get(key) != value:
+                spark.conf.set(key, value)
         self._waiting = shape, spark
         return True
 

@@ -89,10 +89,10 @@ def straggler(one: Skewed) -> Finding:
 
 def what_ds2_does(one: Skewed) -> Finding:
     """DS2's paper: it stays at the size that fits without skew. Here a guardrail sees to that."""
-    asks = one.ds2_executors if one.ds2_executors is not None else one.executors
-    ours = f"asks for {asks} executors, has {one.executors}"
+    asks = one.ds2_executors
+    stays = asks is None or asks <= one.executors or bool(one.veto)
+    ours = f"holds {one.executors} executors: {one.ds2}" if asks is None else f"asks for {asks} executors"
     ours += f"; growth is vetoed: {one.veto}" if one.veto else ""
-    stays = asks <= one.executors or bool(one.veto)
     claim = "stays at the size that fits without skew"
     return agreed(f"skew of {one.share:.0%}: what DS2 does", claim, ours, stays, conditions=HOT)
 
