@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -29,11 +33,12 @@ from tests.diagnose.packers import growing
 from tests.diagnose.test_follow import fed, many_jobs
 from tests.diagnose.test_participation import figure_3_3
 from tests.diagnose.traces import trace_of
-from tests.spark.watching import watch
+from tests.spark.watching import wait_for, watch
 
 pytestmark = pytest.mark.spark
 HOT_ROWS = 60
 SECONDS_A_ROW = 0.05
+FROZEN_SECONDS = 3.0
 
 
 def paced(seconds_a_row):
@@ -47,9 +52,63 @@ def paced(seconds_a_row):
     return pause
 
 
+def executor_processes(application):
+    """Executor id → process id, of the executors of this application."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+        except OSError:
+            continue
+        if application in words and "--executor-id" in words:
+            found[words[words.index("--executor-id") + 1]] = int(folder.name)
+    return found
+
+
+def slow_shuffle(spark, folder):
+    """A task that fetches from an executor which is frozen meanwhile; gives that executor, and when it was.
+
+    The only task says first in which process it runs, and waits; only behind that does it fetch.
+    """
+    here, go = str(folder / "here"), str(folder / "go")
+
+    def wait(_):
+        # the parent of a Python worker is a daemon, whose parent is the executor
+        daemon = os.getppid()
+        Path(here + ".new").write_text(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
+        Path(here + ".new").rename(here)
+        while not Path(go).exists():
+            time.sleep(0.05)
+        return [(0, "")]
+
+    context = spark.sparkContext
+    shuffled = context.parallelize(range(400), 4).map(lambda number: (number, "x" * 1000)).partitionBy(1)
+    shuffled.count()
+    both = context.parallelize([0], 1).mapPartitions(wait).union(shuffled).coalesce(1)
+    began = time.time()
+    job = threading.Thread(target=both.count)
+    job.start()
+    wait_for("the task to say where it runs", Path(here).exists)
+    processes = executor_processes(context.applicationId)
+    ((other, process),) = (
+        (name, one) for name, one in processes.items() if one != int(Path(here).read_text())
+    )
+    os.kill(process, signal.SIGSTOP)
+    try:
+        Path(go).touch()
+        time.sleep(FROZEN_SECONDS)
+    finally:
+        os.kill(process, signal.SIGCONT)
+    job.join()
+    return other, began, time.time()
+
+
 @pytest.fixture(scope="module")
 def logged(local_cluster, tmp_path_factory):
-    """The log of a job with one hot partition, then of a driver that dawdles."""
+    """The log of a hot partition, a driver that dawdles, a stage with too few slots, and a slow shuffle.
+
+    With it come the moments between them, and the executor that was slow to answer.
+    """
     folder = tmp_path_factory.mktemp("logs")
     conf = {
         "spark.eventLog.enabled": "true",
@@ -57,6 +116,10 @@ def logged(local_cluster, tmp_path_factory):
         "spark.eventLog.compression.codec": "zstd",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "4",
+        # executors of one host would read each other's files without asking
+        "spark.shuffle.readHostLocalDisk": "false",
+        # partitions that prefer no executor are put together in their order
+        "spark.shuffle.reduceLocality.enabled": "false",
     }
     spark = local_cluster(executors=2, cores=2, conf=conf)
     spark.range(4).repartition(4).mapInArrow(paced(SECONDS_A_ROW), "id long").count()
@@ -70,13 +133,14 @@ def logged(local_cluster, tmp_path_factory):
     ended = time.time()
     spark.range(0, 24, 1, 24).mapInArrow(paced(0.2), "id long").write.format("noop").mode("append").save()
     after = time.time()
+    slow, frozen, thawed = slow_shuffle(spark, tmp_path_factory.mktemp("signals"))
     stop_cluster()
     (files,) = find_logs(folder)
-    return files, (began, between, ended, after)
+    return files, (began, between, ended, after, frozen, thawed), slow
 
 
 def diagnosis(logged, first, last):
-    files, moments = logged
+    files, moments, _ = logged
     log = read_log(files.lines())
     return log, diagnose_log(log, Span(None, round(moments[first] * 1e6), round(moments[last] * 1e6)))
 
@@ -109,13 +173,25 @@ def test_the_stage_with_too_few_slots_is_named(logged):
     assert finding.advice == "Its 24 tasks share 4 slots: more executors would shorten it."
 
 
+def test_the_slow_shuffle_and_its_channel_are_named(logged):
+    _, found = diagnosis(logged, 4, 5)
+    shares = cause_shares(found.whole)
+    assert next(iter(shares)) == "fetch"
+    assert shares["fetch"] > 0.5
+    assert "is fetching shuffle data" in found.answer
+    source, target, share = found.whole.communication[0]
+    assert source == f"executor {logged[2]} shuffle"
+    assert target.startswith("executor ") and not target.startswith(f"executor {logged[2]} ")
+    assert share > 0.5
+
+
 def test_the_replay_on_the_measured_slots_is_close_to_the_measured_time(logged):
     _, found = diagnosis(logged, 0, 2)
     assert found.what_if.replayed_seconds == pytest.approx(found.what_if.measured_seconds, rel=0.05)
 
 
 def test_the_pipeline_gives_the_same_summaries(logged, local_cluster, tmp_path):
-    files, _ = logged
+    files = logged[0]
     trace = tmp_path / "engine.parquet"
     write_trace(trace_of(figure_3_3(), scale=1_000_000), trace)
     spark = local_cluster(executors=2, cores=2)
