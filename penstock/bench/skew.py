@@ -12,7 +12,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -166,7 +166,9 @@ class _Experiment:
         moved = self._moved(before) if self.effort.move else 0
         moved_at = time.time() if moved else None
         settled = self._after(moved_at) if moved_at else []
-        return self._outcome(said, skewed, settled, moved_at, moved, (before, self._view(source)))
+        found = self._outcome(said, skewed, settled, moved_at, moved, (before, self._view(source)))
+        between = [one for one in batches_of(self.query) if settled and one.start < settled[0].start]
+        return replace(found, moving=tuple(one for one in between if one.start > skewed[-1].start))
 
     def _said(self, source: SparkSource, settings: Settings) -> _Said:
         """Observe until DS2 has proposed a size and two batches were analysed; the last word counts."""

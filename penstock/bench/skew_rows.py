@@ -37,6 +37,8 @@ class Skewed:
     veto: str
     hot_seconds: float
     """Service time of the hot bin alone in a batch: no placement can do it in less."""
+    moving: tuple[BatchSeen, ...] = ()
+    """Batches while bins moved."""
 
     @property
     def case(self) -> str:

@@ -126,10 +126,10 @@ def participations(found: Sequence[Skewed]) -> Chart:
 
 
 def hot_timelines(found: Sequence[Skewed]) -> list[Chart]:
-    """Batch time from even to skewed to settled."""
+    """Batch time from even to skewed to settled, with the batches in which bins moved."""
     series = []
     for one in found:
-        shown = [*one.even, *one.skewed, *one.settled]
+        shown = [*one.even, *one.skewed, *one.moving, *one.settled]
         if one.settled and one.skewed:
             zero = one.skewed[0].start
             times = [round(batch.start - zero, 2) for batch in shown]

@@ -18,7 +18,8 @@ _STYLE = (
     "table{border-collapse:collapse;width:100%;font-size:.9em}td,th{padding:.35em .6em;text-align:left;"
     "border-bottom:1px solid #ddd;vertical-align:top}h2{margin-top:2em}.dim{color:#777}"
     ".reproduced,.better{color:#1d7a55}.worse,.failed{color:#b03a3a}.not-comparable,.missing,"
-    ".left-to-the-full-run{color:#8a6d1f}.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(34em,1fr))}"
+    ".left-to-the-full-run{color:#8a6d1f}.plots>div{min-width:0}"
+    ".plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(34em,1fr))}"
 )
 
 
@@ -124,5 +125,6 @@ def _chart(chart: Chart) -> str:
         showlegend=True,
         **{f"{axis}axis_type": "log" for axis in chart.logarithmic},
     )
-    text: str = figure.to_html(full_html=False, include_plotlyjs=False)
+    shown_bare = {"responsive": True, "displayModeBar": False}
+    text: str = figure.to_html(full_html=False, include_plotlyjs=False, config=shown_bare)
     return text
