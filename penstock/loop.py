@@ -85,7 +85,7 @@ class Loop:
         effect_delay = self.settings.effect_after_intervals * self.settings.policy_interval
         self._follow_up = FollowUp(record, effect_delay)
         self._under_way: _UnderWay | None = None
-        self._ordered: MoveState | None = None
+        self._ordered: Action | None = None
         self._reconciled = False
         self._failures = 0
         self._last_error: str | None = None
@@ -156,7 +156,7 @@ class Loop:
         self._failures = 0
         self.paused = None
 
-    def order(self, action: MoveState) -> None:
+    def order(self, action: Action) -> None:
         """Have this done at the next tick, also while paused; refused while another action is under way."""
         if self.actuator is None:
             raise Unsupported("this autopilot only observes: it changes nothing")

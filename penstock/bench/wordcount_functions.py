@@ -22,7 +22,7 @@ from penstock.bench.spark_cluster import ClusterShape, cluster, scratch_director
 from penstock.journal.records import ActionRecord
 from penstock.journal.store import journal_at
 from penstock.pipeline import Pipeline, files, stream
-from penstock.pipeline.spark_run import PipelineHandle
+from penstock.pipeline.handle import PipelineHandle
 from penstock.workloads.paced import Pacer
 from penstock.workloads.sentences import WORDS_PER_SENTENCE
 from penstock.workloads.word_count import count_batch, split_batch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,13 +16,15 @@ from penstock.durations import parse_duration
 from penstock.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
+    from penstock.pipeline.handle import PipelineHandle
     from penstock.pipeline.layout import Layout
-    from penstock.pipeline.spark_run import PipelineHandle
 
 Named = Annotated[
     str | None, typer.Argument(metavar="NAME", help="The pipeline; may be left out while only one runs.")
 ]
 Config = Annotated[Path | None, typer.Option("--config", help="The settings file.")]
+
+_ATTENTION_SECONDS = 0.5
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -36,16 +40,26 @@ def add_to(app: typer.Typer) -> None:
 
 
 @reported
-def run(
+def run(  # noqa: PLR0913, PLR0917
     file: Annotated[Path, typer.Argument(metavar="FILE.YAML", help="The pipeline.")],
     policy: Annotated[str | None, typer.Option(help="The policy that sizes the functions.")] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master; default: as Spark is set up.")] = None,
     seconds: Annotated[str | None, typer.Option("--for", help="Stop after this long.")] = None,
+    checkpoints: Annotated[
+        str | None, typer.Option(help="Where checkpoints are kept; default: beside file topics.")
+    ] = None,
+    trigger: Annotated[str, typer.Option(help="How often each function looks for records.")] = "1s",
+    executors: Annotated[
+        str | None, typer.Option(metavar="LEAST:MOST", help="Let executors follow the sum of instances.")
+    ] = None,
+    lease: Annotated[
+        str, typer.Option(help="A process that leads and gives no sign for so long is replaced.")
+    ] = "8s",
     config: Config = None,
     conf: Conf = None,
     as_json: Json = False,
 ) -> None:
-    """Run the functions of a pipeline until it is stopped."""
+    """Run the functions of a pipeline until it is stopped; while another process does, stand by."""
     from penstock.pipeline.yaml_form import load_pipeline
     from penstock.settings import load_settings
 
@@ -53,10 +67,13 @@ def run(
     spark_conf = parse_conf(conf or ())
     chosen = {} if policy is None else {"policy": policy}
     load_settings(config, spark_conf=spark_conf, arguments=chosen)
-    patience = _seconds(seconds)
+    options: dict[str, Any] = {"checkpoints": checkpoints, "trigger": trigger, "lease": lease}
+    options["executors"] = _limits(executors)
+    patience, _, _ = _seconds("--for", seconds), _seconds("--trigger", trigger), _seconds("--lease", lease)
     spark = _session(pipeline.name, master, spark_conf)
     try:
-        handle = pipeline.run(spark, policy=policy, settings=load_settings(config, spark_conf=spark_conf))
+        settings = load_settings(config, spark_conf=spark_conf)
+        handle = pipeline.run(spark, policy=policy, settings=settings, **options)
         seen = _attended(handle, patience)
     finally:
         spark.stop()
@@ -156,22 +173,44 @@ def _session(name: str, master: str | None, conf: dict[str, str]) -> Any:
 
 def _attended(handle: PipelineHandle, seconds: float | None) -> dict[str, Any]:
     """Wait for the end; whatever it is, the queries are stopped."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    led: bool | None = None
+    # whoever is told to end must stop at a batch boundary, and let another lead at once
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        say(f"{handle.name} runs; end it with ctrl-c or `penstock pipeline stop {handle.name}`")
-        handle.wait(seconds)
+        while not handle.wait(_ATTENTION_SECONDS) and (deadline is None or time.monotonic() < deadline):
+            if handle.leads is not led:
+                led = handle.leads
+                say(_role(handle))
     except KeyboardInterrupt:
         say("stopping")
     finally:
+        signal.signal(signal.SIGTERM, before)
         seen = handle.status()
         handle.stop()
     return seen
 
 
-def _seconds(given: str | None) -> float | None:
+def _role(handle: PipelineHandle) -> str:
+    if handle.leads:
+        return f"{handle.name} runs; end it with ctrl-c or `penstock pipeline stop {handle.name}`"
+    return f"another process runs {handle.name}; standing by, and taking over when it is gone"
+
+
+def _limits(given: str | None) -> bool | tuple[int, int]:
+    if given is None:
+        return False
+    least, _, most = given.partition(":")
+    if not (least.isdecimal() and most.isdecimal() and 1 <= int(least) <= int(most)):
+        raise BadInput(f"--executors: {given!r} is not LEAST:MOST, such as 1:8")
+    return int(least), int(most)
+
+
+def _seconds(option: str, given: str | None) -> float | None:
     try:
         return None if given is None else parse_duration(given)
     except ValueError as error:
-        raise BadInput(f"--for: {error}") from error
+        raise BadInput(f"{option}: {error}") from error
 
 
 def _whole(given: str) -> int:

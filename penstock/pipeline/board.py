@@ -5,18 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from penstock.decide.outcome import Outcome, Status
-from penstock.decide.policy import Action, Scale
-from penstock.errors import ActionFailed, BadInput, NotFound
+from penstock.errors import BadInput, NotFound
 from penstock.pipeline.limits import Limits
-from penstock.ports import Actuator
-
-PATIENCE_SECONDS = 120.0
-"""A batch that runs at the old parallelism may take so long before the change counts as partial."""
 
 
 class Board:
-    """Read and written by any thread; a batch says when it begins and ends, and with what."""
+    """Read and written by any thread; a batch says when it begins and ends, and with what.
+
+    A function with state has another size only when its state has moved, which `settle` says.
+    """
 
     def __init__(self, limits: Limits, start: Mapping[str, int], fixed: frozenset[str] = frozenset()) -> None:
         self.limits, self._fixed = dict(limits), fixed
@@ -25,11 +22,23 @@ class Board:
                         for name, (least, most) in limits.items()}  # fmt: skip
         self._pinned: dict[str, int] = {}
         self._running: dict[str, int] = {}
+        self._settled: dict[str, int] = {}
 
     def wanted(self) -> dict[str, int]:
-        """Function → the parallelism of its next batch."""
+        """Function → the parallelism that it is to have."""
         with self._lock:
             return dict(self._wanted)
+
+    def sizes(self) -> dict[str, int]:
+        """Function → the parallelism of its next batch."""
+        with self._lock:
+            return {**self._wanted, **self._settled}
+
+    def settle(self, function: str, size: int) -> None:
+        """The state of a function lies as this size needs it."""
+        least, most = self.limits[function]
+        with self._lock:
+            self._settled[function] = min(max(size, least), most)
 
     def pinned(self) -> dict[str, int]:
         """Functions whose parallelism was set by hand."""
@@ -61,11 +70,18 @@ class Board:
             self._pinned[function] = self._wanted[function] = size
             return size
 
+    def restore(self, pinned: Mapping[str, int]) -> None:
+        """Take up what was set by hand in the run before, as far as it is still allowed."""
+        for function, size in pinned.items():
+            least, most = self.limits.get(function, (1, 0))
+            if least <= size <= most and function not in self._fixed:
+                self.pin(function, size)
+
     def begin_batch(self, function: str) -> int:
         """The parallelism that this batch is to run with."""
         with self._lock:
-            self._running[function] = self._wanted[function]
-            return self._wanted[function]
+            self._running[function] = self._settled.get(function, self._wanted[function])
+            return self._running[function]
 
     def end_batch(self, function: str) -> None:
         """The batch is over."""
@@ -75,58 +91,4 @@ class Board:
     def in_effect(self) -> dict[str, int]:
         """Function → what it works with now; between batches that is what the next one will have."""
         with self._lock:
-            return {**self._wanted, **self._running}
-
-
-class BoardActuator:
-    """Changes parallelism for the next batches; with `executors`, these follow the sum."""
-
-    def __init__(self, board: Board, executors: Actuator | None = None, slots_per_executor: int = 1) -> None:
-        self._board, self._executors, self._slots = board, executors, max(1, slots_per_executor)
-        self._begun_at = 0.0
-        self._planned: Mapping[str, int] = {}
-        self._waiting_for_executors = False
-        self._detail = ""
-
-    def begin(self, now: float, action: Action) -> None:
-        """Set the new sizes; each function takes its own up with its next batch."""
-        if not isinstance(action, Scale):
-            raise ActionFailed("a pipeline changes the parallelism of its functions and nothing else")
-        self._begun_at, self._detail = now, ""
-        wanted = self._board.change(action.parallelism)
-        self._planned = {name: wanted[name] for name in action.parallelism if name in wanted}
-        self._follow(now, wanted, action)
-
-    def _follow(self, now: float, wanted: Mapping[str, int], action: Scale) -> None:
-        if self._executors is None:
-            return
-        from penstock.dataflow.window import EXECUTORS
-
-        needed = -(-sum(wanted.values()) // self._slots)
-        if self._executors.held().get(EXECUTORS) != needed:
-            self._executors.begin(now, Scale({EXECUTORS: needed}, action.reason, action.expected))
-            self._waiting_for_executors = True
-
-    def poll(self, now: float) -> Outcome | None:
-        """Done when no batch runs at an old size and the executors are there."""
-        if self._waiting_for_executors and self._executors is not None:
-            followed = self._executors.poll(now)
-            if followed is None:
-                return None
-            self._waiting_for_executors, self._detail = False, followed.detail
-        held, late = self._board.in_effect(), now - self._begun_at > PATIENCE_SECONDS
-        there = all(held[name] == size for name, size in self._planned.items())
-        if not there and not late:
-            return None
-        status = Status.DONE if there else Status.PARTIAL
-        return Outcome(status, self._planned, self._planned, self.held(), now - self._begun_at, self._detail)
-
-    def abandon(self) -> None:
-        """Sizes that were set stay; executors under way are given up."""
-        if self._waiting_for_executors and self._executors is not None:
-            self._executors.abandon()
-        self._waiting_for_executors = False
-
-    def held(self) -> Mapping[str, int]:
-        """What functions work with now."""
-        return self._board.in_effect()
+            return {**self._wanted, **self._settled, **self._running}

@@ -14,7 +14,7 @@ from penstock.pipeline.layout import Layout, laid_out
 from penstock.pipeline.topics import Location, Stream, Topic
 
 if TYPE_CHECKING:
-    from penstock.pipeline.spark_run import PipelineHandle
+    from penstock.pipeline.handle import PipelineHandle
 
 MOST_PARALLELISM = 64
 """Where no limits are given a function may have up to so many instances."""
@@ -58,8 +58,8 @@ class Function:
 
     @property
     def scalable(self) -> bool:
-        """A stateful function keeps the partitions that its checkpoint has."""
-        return self.takes not in (Takes.KEYED, Takes.QUERY) and self.least < self.most
+        """A query that runs already stays as it is; state moves, where there are executors to move it to."""
+        return self.takes is not Takes.QUERY and self.least < self.most
 
 
 class Pipeline:
@@ -109,27 +109,19 @@ class Pipeline:
         key) makes it a keyed stateful one; `key` alone brings records of one key to one instance, and
         `order` sorts them there by a column. `timeout` bounds one call.
         """
-        called = _named("function", name or str(getattr(call, "__name__", "")))
+        called, kept = _named("function", name or str(getattr(call, "__name__", ""))), _names(key)
         if called in self.functions:
             raise BadInput(f"{self.name}: function {called!r} is defined twice")
         if not _names(reads):
             raise BadInput(f"{self.name}: function {called!r} reads no topic")
+        if order and not kept:
+            raise BadInput(f"function {called!r}: order needs a key, for records are ordered within one")
         least, most = _limits(called, parallelism)
+        kind, target = _takes(called, takes, state, kept), _seconds(called, "latency_target", latency_target)
         function = Function(
-            name=called,
-            call=call,
-            reads=_names(reads),
-            writes=writes,
-            takes=_takes(called, takes, state, _names(key)),
-            least=least,
-            most=most,
-            latency_target=_seconds(called, "latency_target", latency_target),
-            schema=schema,
-            key=_names(key),
-            state=state,
-            order=order,
-            timeout=_seconds(called, "timeout", timeout),
-        )
+            called, call, _names(reads), writes, kind, least, most, target, schema, kept, state, order,
+            _seconds(called, "timeout", timeout),
+        )  # fmt: skip
         self.functions[called] = function
         return function
 
@@ -156,15 +148,15 @@ class Pipeline:
                 found[function.writes] = Topic(declared.name, function.schema, declared.at)
         return found
 
-    def layout(self) -> Layout:
-        """The graph of functions and topics; BadInput names what is wrong with it."""
+    def layout(self, fixed: frozenset[str] = frozenset()) -> Layout:
+        """The graph of functions and topics, some of which are not scaled; BadInput names what is wrong."""
         if not self.functions:
             raise BadInput(f"{self.name}: the pipeline has no functions")
         declared = frozenset(self._topics)
         _check_topics(self, declared)
         return laid_out(
             {name: (one.reads, one.writes) for name, one in self.functions.items()},
-            frozenset(name for name, one in self.functions.items() if not one.scalable),
+            fixed | {name for name, one in self.functions.items() if not one.scalable},
         )
 
     def check(self) -> Layout:

@@ -99,6 +99,7 @@ class LeaseKeeper:
 
     def __init__(self, leadership: Leadership) -> None:
         self.leadership = leadership
+        self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-lease", daemon=True)
 
@@ -109,20 +110,26 @@ class LeaseKeeper:
 
     def start(self) -> None:
         """Reach for the lease once, so that the answer is known, and then from time to time."""
-        self.leadership.step(time.monotonic())
+        self.refresh()
         self._thread.start()
+
+    def refresh(self) -> None:
+        """Step now: whoever may have slept must not believe what it knew before."""
+        with self._lock:
+            self.leadership.step(time.monotonic())
 
     def stop(self) -> None:
         """Give the lease back; may be called twice."""
         self._ended.set()
         if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join(timeout=self.leadership.patience)
-        self.leadership.give_back()
+        with self._lock:
+            self.leadership.give_back()
 
     def _run(self) -> None:
         while not self._ended.wait(self.leadership.patience / BEATS_PER_LEASE):
             try:
-                self.leadership.step(time.monotonic())
+                self.refresh()
             except Exception:
                 log.exception("%s: the lease could not be looked after", self.leadership.name)
 

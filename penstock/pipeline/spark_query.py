@@ -26,6 +26,7 @@ from penstock.errors import ActionFailed, BadInput
 from penstock.pipeline.board import Board
 from penstock.pipeline.definition import Function, Pipeline, Takes
 from penstock.pipeline.keyed import KeyedServer
+from penstock.pipeline.mending import Mending
 from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor
 from penstock.pipeline.serving import DEAD, ERROR, OUTCOME, RECORD, SERVED, Server
 from penstock.pipeline.spark_topics import Written, publish, read_topic
@@ -52,9 +53,13 @@ class FunctionQuery:
     ) -> None:
         self.function = function
         self.error: str | None = None
+        """What no second try would mend."""
+        self.mending = Mending()
         self._spark, self._pipeline, self._board, self._monitor = spark, pipeline, board, monitor
         self._work: Accumulator[Work] = spark.sparkContext.accumulator({}, WorkParam())
         self._query: StreamingQuery | None = None
+        self._place: tuple[str, float] = ("", 0.0)
+        self._trouble: str | None = None
         self._started = threading.Event()
         self._stopping = False
         self._at_boundary = threading.Event()
@@ -67,6 +72,7 @@ class FunctionQuery:
 
     def start(self, checkpoint: str, trigger_seconds: float) -> None:
         """Begin to read, in a scheduler pool of its own; goes on where the checkpoint says."""
+        self._place = (checkpoint, trigger_seconds)
         function, context = self.function, self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", f"{self._pipeline.name}.{function.name}")
         partitions = self._spark.conf.get("spark.sql.shuffle.partitions")
@@ -104,11 +110,34 @@ class FunctionQuery:
             idle = 0 if at_work else idle + 1
 
     def failure(self) -> str | None:
-        """Why the function no longer runs; None while it does."""
+        """Why the function no longer runs; None while it does, or is about to be started again."""
         if self._query is None or self._query.isActive or self._stopping:
             return None
-        problem = self._query.exception()
-        return self.error or (str(problem).partition("\n")[0] if problem is not None else None)
+        return self.error or (self.trouble() if self.mending.given_up else None)
+
+    def spark_is_gone(self) -> bool:
+        """Whether the session was stopped: there is nothing left that could be started again."""
+        context: Any = self._spark.sparkContext
+        return context._jsc is None
+
+    def trouble(self) -> str | None:
+        """What broke the query off, for as long as no batch has ended since."""
+        return self._trouble
+
+    def mend(self, now: float) -> None:
+        """Start a query again that Spark or a broker has broken off, from its checkpoint."""
+        if self._query is None or self._stopping or self.error is not None:
+            return
+        if self._query.isActive:
+            self.mending.runs(now)
+            return
+        self._trouble = self._trouble or _first_line(self._query.exception())
+        if self.mending.is_due(now):
+            log.warning("%s.%s is started again: %s", self._pipeline.name, self.function.name, self._trouble)
+            try:
+                self.start(*self._place)
+            except Exception as problem:
+                self._trouble = _first_line(problem)
 
     def _stream(self) -> DataFrame:
         topics, function = self._pipeline.topics, self.function
@@ -120,9 +149,8 @@ class FunctionQuery:
     def _keyed(self, stream: DataFrame) -> DataFrame:
         function = self.function
         assert function.state is not None
-        call = keyed_call(
-            KeyedServer(function.name, function.call, self._arrow(), function.timeout), self._work
-        )
+        server = KeyedServer(function.name, function.call, self._arrow(), function.timeout)
+        call = keyed_call(server, self._work, function.order)
         shape = self._outcome_ddl()
         return stream.groupBy(*function.key).applyInPandasWithState(
             call, shape, function.state, "append", "NoTimeout"
@@ -153,15 +181,22 @@ class FunctionQuery:
             self._perform(batch, batch_id, parallelism)
             done = BatchDone(self.function.name, batch_id, start, time.time(), parallelism, self._reported())
             self._monitor.finished(done)
+            self.mending.worked()
+            self._trouble = None
         except Exception as problem:
-            if self._stopping:
-                raise  # the batch was broken off, and will be run again
-            found = _WRONG_SCHEMA.search(str(problem))
-            self.error = found.group(1).strip() if found else f"{type(problem).__name__}: {problem}"[:500]
-            log.error("%s.%s has stopped: %s", self._pipeline.name, self.function.name, self.error)
+            if not self._stopping:  # otherwise the batch was broken off, and will be run again
+                self._blame(problem)
             raise
         finally:
             self._board.end_batch(self.function.name)
+
+    def _blame(self, problem: Exception) -> None:
+        """A wrong schema is the function's own; all else may pass, as a broker or an executor comes back."""
+        found = _WRONG_SCHEMA.search(str(problem))
+        self._trouble = found.group(1).strip() if found else f"{type(problem).__name__}: {problem}"[:500]
+        if found:
+            self.error = self._trouble
+        log.error("%s.%s has stopped: %s", self._pipeline.name, self.function.name, self._trouble)
 
     def _perform(self, batch: DataFrame, batch_id: int, parallelism: int) -> None:
         takes, target = self.function.takes, self._target(batch_id)
@@ -185,9 +220,8 @@ class FunctionQuery:
         name = function.writes or function.reads[0]
         place = topics[name].at if function.writes else None
         batch = f"{function.name}-{str(self.query.id)[:8]}-{batch_id:09d}"
-        return Written(
-            function.name, function.writes, _there(place or self._pipeline.location), batch, function.key
-        )
+        place = _there(place or self._pipeline.location)
+        return Written(function.name, function.writes, place, batch, function.key, str(self.query.runId)[:8])
 
     def _spread(self, batch: DataFrame, parallelism: int) -> DataFrame:
         function = self.function
@@ -257,6 +291,10 @@ def blames_records(problem: Exception) -> bool:
     if isinstance(problem, Py4JNetworkError | OSError):
         return False
     return not any(sign in str(problem) for sign in _SIGNS_OF_TROUBLE)
+
+
+def _first_line(problem: Exception | None) -> str:
+    return str(problem).partition("\n")[0][:500] if problem is not None else "the query has ended"
 
 
 def _there(place: Location | None) -> Location:

@@ -1,200 +1,74 @@
-"""A pipeline at work: its queries, the controller that sizes them, and the handle that steers both."""
+"""Starts a pipeline: checks all of it, then runs it while this process leads, and stands by otherwise."""
 
 from __future__ import annotations
 
 import logging
 import sys
-import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from penstock.act.spark_executors import SparkActuator
-from penstock.control import ControlServer, secure_directory
-from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.manager import ScalingManager
-from penstock.decide.policy import Policy
 from penstock.decide.registry import make_policy
 from penstock.durations import parse_duration
-from penstock.errors import ActionFailed, BadInput, PenstockError, Unsupported
-from penstock.journal.store import journal_at
+from penstock.errors import BadInput, JournalUnavailable, Unsupported
+from penstock.journal.store import Journal, journal_at
 from penstock.loop import Loop, LoopSettings
+from penstock.migrate.plan import Strategy
+from penstock.migrate.spark_mover import SparkMover
 from penstock.observe.spark_session import can_change_executors, check_supported
-from penstock.pipeline.board import Board, BoardActuator
+from penstock.observe.spark_status import SparkStatus, executor_state
+from penstock.pipeline.actuator import BoardActuator
+from penstock.pipeline.board import Board
 from penstock.pipeline.definition import Function, Pipeline, Takes
-from penstock.pipeline.limits import WithinLimits
-from penstock.pipeline.monitor import BatchDone, Monitor
+from penstock.pipeline.handle import PipelineHandle
+from penstock.pipeline.layout import Layout
+from penstock.pipeline.leader import Leadership, LeaseKeeper, close_left_open
+from penstock.pipeline.limits import Limits, WithinLimits
+from penstock.pipeline.monitor import Monitor
+from penstock.pipeline.sizes import SizeMemory
+from penstock.pipeline.spark_checks import check_all
 from penstock.pipeline.spark_existing import ExistingQuery
 from penstock.pipeline.spark_query import FunctionQuery
 from penstock.pipeline.spark_readings import OutsideReadings
-from penstock.pipeline.topics import Files, Stream
+from penstock.pipeline.spark_term import PipelineSource, Queries, Term
+from penstock.pipeline.state_moves import StateSpreader
+from penstock.pipeline.topics import Files
 from penstock.ports import Actuator
 from penstock.remembering import remembering
 from penstock.settings import Settings, load_settings
 
 log = logging.getLogger(__name__)
 
-TICK_SECONDS = 0.5
-SOCKETS = "pipelines"
-"""Where pipelines listen, beside the sockets of autopilots."""
+LEASE = "8s"
+"""A leader that has given no sign for so long is replaced."""
+MOST_EXECUTORS = 1000
+BUSY_SECONDS = 30.0
+"""A function that has ended no batch for so long cannot move its state, and need not."""
 
 
-class PipelineHandle:
-    """A running pipeline: how it stands, setting a function by hand, stopping it."""
+@dataclass(frozen=True, slots=True)
+class Undertaking:
+    """All that a run needs, checked; kept for the moment at which this process leads."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        queries: Mapping[str, FunctionQuery | ExistingQuery],
-        board: Board,
-        monitor: Monitor,
-        loop: Loop,
-        settings: Settings,
-    ) -> None:
-        self.name, self.queries = pipeline.name, queries
-        self._pipeline, self._layout = pipeline, pipeline.layout()
-        self._board, self._monitor, self._loop, self._settings = board, monitor, loop, settings
-        self._stopping = threading.Event()
-        self._stopped = threading.Event()
-        self._error: str | None = None
-        self._thread = threading.Thread(target=self._steer, name=f"pipeline-{self.name}", daemon=True)
-        self._control: ControlServer | None = None
-
-    def begin(self) -> PipelineHandle:
-        """Start the controller's thread, and listen for commands."""
-        if self._settings.control_socket:
-            try:
-                directory = Path(self._settings.runtime_directory)
-                secure_directory(directory)
-                self._control = ControlServer(directory / SOCKETS, self.name, self._answer)
-            except (PenstockError, OSError) as error:
-                log.warning("%s: %s", self.name, error)
-        self._thread.start()
-        return self
-
-    @property
-    def running(self) -> bool:
-        """Whether the pipeline was started and not stopped."""
-        return not self._stopped.is_set()
-
-    def status(self) -> dict[str, Any]:
-        """How every function stands, and what was decided lately, as plain data."""
-        timeline = self._loop.timeline
-        return {
-            "pipeline": self.name,
-            "policy": self._loop.policy.name,
-            "running": self.running,
-            "now": time.time(),
-            "functions": {name: self._function(name) for name in self._layout.functions},
-            "decisions": [asdict(one) for one in timeline.decisions[-10:]],
-            "error": self._error,
-        }
-
-    def batches(self, function: str) -> tuple[BatchDone, ...]:
-        """The newest batches of a function, each with the parallelism that it ran at."""
-        return self._monitor.batches(function)
-
-    def scale(self, function: str, parallelism: int | None) -> int:
-        """Set a function by hand, from its next batch on, and keep it there; None gives it back."""
-        size = self._board.pin(function, parallelism)
-        log.info("%s.%s: %s", self.name, function, f"pinned at {size}" if parallelism else "given back")
-        return size
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Wait until the pipeline is stopped; ActionFailed names a function that has failed."""
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while not self._stopped.wait(0.2):
-            failed = {name: why for name, one in self.queries.items() if (why := one.failure())}
-            if failed:
-                raise ActionFailed("; ".join(failed.values()))
-            if deadline is not None and time.monotonic() > deadline:
-                return False
-        return True
-
-    def stop(self) -> None:
-        """Stop all queries; the next run goes on from their checkpoints. May be called twice."""
-        self._stopping.set()
-        if threading.current_thread() is not self._thread and self._thread.ident is not None:
-            self._thread.join(timeout=5)
-        stoppers = [threading.Thread(target=one.stop, daemon=True) for one in self.queries.values()]
-        for stopper in stoppers:
-            stopper.start()
-        for stopper in stoppers:
-            stopper.join()
-        if self._control is not None:
-            self._control.close()
-        self._stopped.set()
-
-    def _function(self, name: str) -> dict[str, Any]:
-        figures = self._monitor.figures().get(name)
-        least, most = self._board.limits[name]
-        return {
-            "reads": list(self._layout.reads[name]),
-            "writes": self._layout.writes[name],
-            "parallelism": self._board.in_effect()[name],
-            "least": least,
-            "most": most,
-            "pinned": name in self._board.pinned(),
-            "latency_target": self._pipeline.functions[name].latency_target,
-            **self._monitor.counted(name),
-            **(asdict(figures) if figures is not None else {}),
-            "error": self.queries[name].failure(),
-        }
-
-    def _steer(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                cycle = self._loop.tick(time.time())
-                if cycle.error or cycle.verdict is not None or cycle.window is not None:
-                    self._error = cycle.error
-                self._stopping.wait(min(TICK_SECONDS, self._settings.policy_interval / 2))
-        except Exception:
-            log.exception("%s: the controller has stopped; the functions run on", self.name)
-        finally:
-            self._loop.leave(time.time())
-
-    def _answer(self, command: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        match command:
-            case "hello":
-                return {"application": self.name, "name": self.name}
-            case "status":
-                return {"status": self.status()}
-            case "scale":
-                size = self.scale(str(request.get("function")), request.get("parallelism"))
-                return {"function": request.get("function"), "parallelism": size}
-            case "stop":
-                threading.Thread(target=self.stop, name="pipeline-stop", daemon=True).start()
-                return {"stopping": True}
-        raise BadInput(f"unknown command {command!r}; known: hello, scale, status, stop")
+    pipeline: Pipeline
+    spark: SparkSession
+    settings: Settings
+    checkpoints: str
+    period: float
+    start_at: Mapping[str, int] | None
+    executors: tuple[int, int] | None
+    """Least and most, where they follow the instances."""
+    journal: Journal
+    keeper: LeaseKeeper
 
 
-class PipelineSource:
-    """The windows that the loop sees of a pipeline."""
-
-    def __init__(
-        self, board: Board, monitor: Monitor, readings: OutsideReadings, existing: Sequence[ExistingQuery]
-    ) -> None:
-        self._board, self._monitor, self._readings, self._existing = board, monitor, readings, existing
-        self._last = time.time()
-
-    def observe(self, now: float) -> ApplicationWindow | NotReady:
-        """The window since the last one."""
-        for one in self._existing:
-            one.poll()
-        readings = self._readings.read(self._last, now)
-        seen = self._monitor.observe(now, self._board.wanted(), readings)
-        if isinstance(seen, ApplicationWindow):
-            self._last = now
-        return seen
-
-
-def run(
+def run(  # noqa: PLR0913
     pipeline: Pipeline,
     spark: SparkSession,
     *,
@@ -203,39 +77,157 @@ def run(
     checkpoints: str | None = None,
     trigger: object = "1s",
     start_at: Mapping[str, int] | None = None,
-    executors: bool = False,
+    executors: bool | tuple[int, int] = False,
+    lease: object = LEASE,
 ) -> PipelineHandle:
     """Start every function and the controller; what is wrong is said before anything starts.
 
     `checkpoints` is a directory (default: beside file topics), `trigger` how often each function looks for
-    records, `start_at` the parallelism to begin with (default: the least). With `executors` these follow the
-    sum of all instances; one pipeline of an application may do that.
+    records, `start_at` the parallelism to begin with (default: as the last run ended, or the least). With
+    `executors`, or limits for them, these follow the sum of all instances; one pipeline of an application
+    may do that. While another process with the same journal and checkpoints leads, this one stands by, and
+    takes over when that one has given no sign for as long as `lease`.
     """
     check_supported(spark)
-    layout = pipeline.check()
+    pipeline.check()
     effective = _settings(pipeline, spark, policy, settings)
-    period, places = _period(trigger), _checkpoints(pipeline, checkpoints)
-    _check_dead_letters(pipeline)
-    limits = {name: _limits(one) for name, one in pipeline.functions.items()}
+    make_policy(effective)
+    period, places, patience = _period(trigger), _checkpoints(pipeline, checkpoints), _lease(lease)
+    check_all(pipeline, spark)
+    bounds = _executor_limits(executors)
+    obstacle = can_change_executors(spark) if bounds and effective.mode != "observe" else None
+    if obstacle is not None:
+        raise Unsupported(obstacle)
+    journal = journal_at(effective.journal, retained=effective.retained_observations)
+    application = f"{spark.sparkContext.applicationId}.{pipeline.name}"
+    keeper = LeaseKeeper(Leadership(journal.leases, f"pipeline {places}", application, patience))
+    journal.led_by(lambda: keeper.lease)
+    work = Undertaking(pipeline, spark, effective, places, period, start_at, bounds, journal, keeper)
+    return PipelineHandle(pipeline, keeper, lambda: begin_term(work), effective, journal.close).begin()
+
+
+def begin_term(work: Undertaking) -> Term:
+    """Start all queries with the sizes that they had last, and the loop over them."""
+    pipeline, mover = work.pipeline, _mover(work)
+    limits = {name: _limits(one, mover is not None) for name, one in pipeline.functions.items()}
     fixed = frozenset(name for name, (least, most) in limits.items() if least == most)
-    board, monitor = Board(limits, start_at or {}, fixed), Monitor(pipeline.name, layout)
-    policy_itself, actuator = make_policy(effective), _actuator(spark, effective, board, executors)
+    memory = SizeMemory(work.journal, work.keeper.leadership.name)
+    board, layout = _board(work, limits, fixed, memory), pipeline.layout(fixed)
+    monitor = Monitor(pipeline.name, layout)
+    queries = _queries(work, layout, board, monitor)
+    try:
+        spreader = _spreader(work, mover, board, monitor, queries) if mover is not None else None
+        actuator = _actuator(work, board, spreader, mover)
+        loop = _loop(work, layout, board, monitor, queries, actuator, spreader)
+        close = mover.close if mover is not None else None
+        return Term(pipeline, queries, board, monitor, loop, memory, work.executors is not None, close)
+    except Exception:
+        for query in queries.values():
+            query.stop()
+        raise
+
+
+def _loop(
+    work: Undertaking,
+    layout: Layout,
+    board: Board,
+    monitor: Monitor,
+    queries: Queries,
+    actuator: BoardActuator | None,
+    spreader: StateSpreader | None,
+) -> Loop:
+    readings = OutsideReadings(work.spark, layout, queries, work.period)
+    existing = [one for one in queries.values() if isinstance(one, ExistingQuery)]
+    policy = remembering(make_policy(work.settings), work.journal, work.pipeline.name)
+    _close_left_open(work, board)
+    return Loop(
+        work.keeper.leadership.holder,
+        PipelineSource(board, monitor, readings, existing),
+        WithinLimits(policy, board.limits, board.pinned),
+        ScalingManager(work.settings.manager()),
+        work.journal,
+        actuator,
+        LoopSettings(policy_interval=work.settings.policy_interval),
+        spreader,
+    )
+
+
+def _board(work: Undertaking, limits: Limits, fixed: frozenset[str], memory: SizeMemory) -> Board:
+    known = memory.recall()
+    board = Board(limits, {**known.wanted, **(work.start_at or {})}, fixed)
+    if not work.start_at:
+        board.restore(known.pinned)
+    return board
+
+
+def _queries(work: Undertaking, layout: Layout, board: Board, monitor: Monitor) -> Queries:
+    """The user's own queries as they are, and one for every other function, started."""
+    functions = work.pipeline.functions
     existing = {
-        name: ExistingQuery(one, monitor)
-        for name, one in pipeline.functions.items()
-        if one.takes is Takes.QUERY
+        name: ExistingQuery(one, monitor) for name, one in functions.items() if one.takes is Takes.QUERY
     }
     own = {
-        name: FunctionQuery(spark, pipeline, pipeline.functions[name], board, monitor)
+        name: FunctionQuery(work.spark, work.pipeline, functions[name], board, monitor)
         for name in layout.functions
         if name not in existing
     }
-    _start(own, places, period)
-    queries = {name: existing.get(name) or own[name] for name in layout.functions}
-    readings = OutsideReadings(spark, layout, queries, period)
-    source = PipelineSource(board, monitor, readings, list(existing.values()))
-    loop = _loop(pipeline.name, spark, effective, source, board, policy_itself, actuator)
-    return PipelineHandle(pipeline, queries, board, monitor, loop, effective).begin()
+    _start(own, work.checkpoints, work.period)
+    return {name: existing.get(name) or own[name] for name in layout.functions}
+
+
+def _mover(work: Undertaking) -> SparkMover | None:
+    """What moves state; None where no function has any, or where it cannot be moved."""
+    if not any(one.takes is Takes.KEYED and one.least < one.most for one in work.pipeline.functions.values()):
+        return None
+    if work.settings.mode == "observe" or can_change_executors(work.spark) is not None:
+        return None
+    mover = SparkMover(work.spark, work.settings, lambda _query: ())
+    return mover if mover.obstacle() is None else None
+
+
+def _spreader(
+    work: Undertaking, mover: SparkMover, board: Board, monitor: Monitor, queries: Queries
+) -> StateSpreader:
+    keyed = [name for name, one in work.pipeline.functions.items() if one.takes is Takes.KEYED]
+
+    def is_busy(name: str) -> bool:
+        batches = monitor.batches(name)
+        return bool(batches) and batches[-1].end > time.time() - BUSY_SECONDS
+
+    return StateSpreader(
+        mover,
+        board,
+        lambda: {str(queries[name].query.id): name for name in keyed},
+        _slots(work.spark),
+        is_busy,
+        Strategy.named(work.settings.migration_strategy),
+    )
+
+
+def _actuator(
+    work: Undertaking, board: Board, spreader: StateSpreader | None, mover: SparkMover | None
+) -> BoardActuator | None:
+    """What changes parallelism; observing only means that there is none."""
+    if work.settings.mode == "observe":
+        return None
+    executors: Actuator | None = None
+    if work.executors is not None:
+        bins = spreader.bins if spreader is not None else dict
+        executors = SparkActuator(work.spark, work.settings, bins, mover)
+    return BoardActuator(board, executors, _slots(work.spark), spreader, work.executors)
+
+
+def _slots(spark: SparkSession) -> int:
+    """Of an executor, as those that are there have them: the setting may be left out."""
+    said = int(spark.conf.get("spark.executor.cores", "1") or 1)
+    return max((executor_state(one, {}).cores for one in SparkStatus(spark).executors()), default=said)
+
+
+def _close_left_open(work: Undertaking, board: Board) -> None:
+    try:
+        close_left_open(work.journal, work.keeper.leadership.before, board.wanted(), time.time())
+    except JournalUnavailable as error:
+        log.warning("%s: what the leader before left open stays so: %s", work.pipeline.name, error)
 
 
 def _start(queries: Mapping[str, FunctionQuery], checkpoints: str, period: float) -> None:
@@ -248,38 +240,6 @@ def _start(queries: Mapping[str, FunctionQuery], checkpoints: str, period: float
         for one in queries.values():
             one.stop()
         raise
-
-
-def _loop(
-    name: str,
-    spark: SparkSession,
-    settings: Settings,
-    source: PipelineSource,
-    board: Board,
-    policy: Policy,
-    actuator: BoardActuator | None,
-) -> Loop:
-    journal = journal_at(settings.journal, retained=settings.retained_observations)
-    return Loop(
-        f"{spark.sparkContext.applicationId}.{name}",
-        source,
-        WithinLimits(remembering(policy, journal, name), board.limits, board.pinned),
-        ScalingManager(settings.manager()),
-        journal,
-        actuator,
-        LoopSettings(policy_interval=settings.policy_interval),
-    )
-
-
-def _actuator(spark: SparkSession, settings: Settings, board: Board, follow: bool) -> BoardActuator | None:
-    """What changes parallelism; observing only means that there is none."""
-    if settings.mode == "observe":
-        return None
-    obstacle = can_change_executors(spark) if follow else None
-    if obstacle is not None:
-        raise Unsupported(obstacle)
-    executors: Actuator | None = SparkActuator(spark, settings) if follow else None
-    return BoardActuator(board, executors, int(spark.conf.get("spark.executor.cores", "1") or 1))
 
 
 def _settings(
@@ -308,30 +268,42 @@ def _period(trigger: object) -> float:
         raise BadInput(f"trigger: {error}") from None
 
 
-def _limits(function: Function) -> tuple[int, int]:
-    stateful = function.takes is Takes.KEYED
-    return (function.most if stateful else function.least), function.most
+def _lease(given: object) -> float:
+    try:
+        seconds = parse_duration(given)
+    except ValueError as error:
+        raise BadInput(f"lease: {error}") from None
+    if seconds < 1:
+        raise BadInput(f"lease is {given!r}: a leader cannot give signs more often than a few times a second")
+    return seconds
+
+
+def _executor_limits(given: bool | tuple[int, int]) -> tuple[int, int] | None:
+    if isinstance(given, bool):
+        return (1, MOST_EXECUTORS) if given else None
+    pair = tuple(given)
+    if len(pair) != 2 or not all(isinstance(one, int) for one in pair) or not 1 <= pair[0] <= pair[1]:
+        raise BadInput(f"executors {given!r} is not True, or (least, most) from 1 on")
+    return pair[0], pair[1]
+
+
+def _limits(function: Function, state_moves: bool) -> tuple[int, int]:
+    """State that cannot be moved lies where Spark has put it, on as many executors as there are."""
+    fixed = function.takes is Takes.KEYED and not state_moves
+    return (function.most if fixed else function.least), function.most
 
 
 def _checkpoints(pipeline: Pipeline, given: str | None) -> str:
     if given is not None:
-        return f"{given}/{pipeline.name}"
+        return f"{_absolute(given)}/{pipeline.name}"
     if isinstance(pipeline.location, Files):
-        return f"{pipeline.location.root}/_penstock/checkpoints/{pipeline.name}"
+        return f"{_absolute(pipeline.location.root)}/_penstock/checkpoints/{pipeline.name}"
     raise BadInput(f"{pipeline.name}: checkpoints= is needed where topics are no files")
 
 
-def _check_dead_letters(pipeline: Pipeline) -> None:
-    """A function that writes nothing needs a place for its dead letters all the same."""
-    for one in pipeline.functions.values():
-        if (
-            one.writes is None
-            and one.takes is not Takes.QUERY
-            and (pipeline.location is None or isinstance(pipeline.location, Stream))
-        ):
-            raise BadInput(
-                f"{pipeline.name}: function {one.name!r} has no place for dead letters; give topics="
-            )
+def _absolute(place: str) -> str:
+    """Another process must find the same name for it, wherever that was started."""
+    return place if "://" in place else str(Path(place).absolute())
 
 
 def _send_by_value(function: Function) -> None:

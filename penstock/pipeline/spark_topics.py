@@ -59,6 +59,8 @@ class Written:
     place: Location
     batch: str
     key: tuple[str, ...] = ()
+    run: str = ""
+    """Of the query: two drivers that have the same batch at once, for a moment, do not disturb each other."""
 
 
 def publish(spark: SparkSession, outcome: DataFrame, target: Written) -> None:
@@ -71,7 +73,7 @@ def publish(spark: SparkSession, outcome: DataFrame, target: Written) -> None:
 
 
 def _to_files(spark: SparkSession, outcome: DataFrame, target: Written, root: str) -> None:
-    staged = f"{root}/_penstock/{target.batch}"
+    staged = f"{root}/_penstock/{target.batch}.{target.run}"
     system = FileSystem(spark, staged)
     outcome.write.mode("overwrite").partitionBy(OUTCOME).parquet(staged)
     dead = DEAD_LETTERS.format(target.function)
@@ -79,7 +81,7 @@ def _to_files(spark: SparkSession, outcome: DataFrame, target: Written, root: st
     system.move(f"{staged}/{OUTCOME}={DEAD}", f"{root}/{dead}", target.batch)
     if target.topic is not None:
         system.move(f"{staged}/{OUTCOME}={SERVED}", f"{root}/{target.topic}", target.batch)
-    system.remove(staged)
+    system.remove_all(f"{root}/_penstock/{target.batch}.*")  # also what a run that died has left of it
 
 
 def _to_kafka(outcome: DataFrame, target: Written, place: Kafka) -> None:
@@ -135,6 +137,7 @@ class FileSystem:
         if not self._system.rename(origin, target):
             raise OSError(f"{directory} could not be renamed to {into}/{name}")
 
-    def remove(self, directory: str) -> None:
-        """Remove a directory with all that is in it."""
-        self._system.delete(self._paths(directory), True)
+    def remove_all(self, pattern: str) -> None:
+        """Remove the directories whose names fit, with all that is in them."""
+        for found in self._system.globStatus(self._paths(pattern)) or ():
+            self._system.delete(found.getPath(), True)

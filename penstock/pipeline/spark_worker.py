@@ -53,8 +53,10 @@ def batch_call(
     return serve
 
 
-def keyed_call(server: KeyedServer, work: Accumulator[Work]) -> Callable[..., Iterator[Any]]:
-    """The function as `applyInPandasWithState` calls it: one key."""
+def keyed_call(
+    server: KeyedServer, work: Accumulator[Work], order: str | None = None
+) -> Callable[..., Iterator[Any]]:
+    """The function as `applyInPandasWithState` calls it: one key, its records by the column `order`."""
     schema = server.schema if server.schema is not None else pa.schema([])
 
     def serve(key: tuple[Any, ...], frames: Iterator[Any], state: Any) -> Iterator[Any]:
@@ -62,6 +64,7 @@ def keyed_call(server: KeyedServer, work: Accumulator[Work]) -> Callable[..., It
 
         begun = time.monotonic()
         frame = pd.concat(list(frames), ignore_index=True)
+        frame = frame.sort_values(order, kind="stable", ignore_index=True) if order else frame
         served, after = server.serve(key, frame, tuple(state.get) if state.exists else None)
         if after is not None:
             state.update(after)

@@ -1,14 +1,13 @@
-"""Parallelism as batches read it, set by policies and by hand; executors follow the sum."""
+"""Parallelism as batches read it, set by policies and by hand."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.dataflow.window import EXECUTORS, ApplicationWindow, Execution
-from penstock.decide.outcome import Outcome, Status
-from penstock.decide.policy import ExpectedEffect, Hold, MoveState, Scale
-from penstock.errors import ActionFailed, BadInput, NotFound
-from penstock.pipeline.board import PATIENCE_SECONDS, Board, BoardActuator
+from penstock.dataflow.window import ApplicationWindow, Execution
+from penstock.decide.policy import ExpectedEffect, Hold, Scale
+from penstock.errors import BadInput, NotFound
+from penstock.pipeline.board import Board
 from penstock.pipeline.limits import WithinLimits
 
 LIMITS = {"f": (1, 8), "g": (2, 4), "s": (3, 3)}
@@ -48,64 +47,19 @@ def test_a_pin_is_checked():
         board.pin("s", 2)
 
 
-def test_an_action_ends_when_no_batch_runs_at_an_old_size():
+def test_a_function_with_state_has_its_size_when_its_state_has_moved():
     board = a_board()
-    actuator = BoardActuator(board)
-    assert board.begin_batch("f") == 1
-    actuator.begin(0.0, a_scale(f=4, g=3))
-    assert actuator.poll(1.0) is None
-    assert actuator.held()["f"] == 1
-    board.end_batch("f")
-    outcome = actuator.poll(2.0)
-    assert (outcome.status, outcome.observed["f"], outcome.observed["g"]) == (Status.DONE, 4, 3)
-    assert board.begin_batch("f") == 4
+    board.settle("f", 1)
+    board.change({"f": 4})
+    assert (board.wanted()["f"], board.sizes()["f"], board.begin_batch("f")) == (4, 1, 1)
+    board.settle("f", 99)
+    assert board.sizes()["f"] == 8
 
 
-def test_a_batch_without_end_makes_the_change_partial():
+def test_pins_of_the_run_before_are_taken_up_as_far_as_they_are_allowed():
     board = a_board()
-    board.begin_batch("f")
-    actuator = BoardActuator(board)
-    actuator.begin(0.0, a_scale(f=4))
-    assert actuator.poll(PATIENCE_SECONDS + 1).status is Status.PARTIAL
-
-
-def test_nothing_but_parallelism_is_changed():
-    with pytest.raises(ActionFailed):
-        BoardActuator(a_board()).begin(0.0, MoveState((), "", EFFECT))
-
-
-class Executors:
-    def __init__(self, count):
-        self.count, self.begun, self.ready = count, [], False
-
-    def begin(self, now, action):
-        self.begun.append(dict(action.planned))
-
-    def poll(self, now):
-        sizes = self.begun[-1]
-        return Outcome(Status.DONE, sizes, sizes, sizes, now, "registered") if self.ready else None
-
-    def abandon(self):
-        self.begun.append({})
-
-    def held(self):
-        return {EXECUTORS: self.count}
-
-
-def test_executors_follow_the_sum():
-    executors = Executors(2)
-    actuator = BoardActuator(a_board(), executors, slots_per_executor=4)
-    actuator.begin(0.0, a_scale(f=8, g=4))
-    assert executors.begun == [{EXECUTORS: 4}]
-    assert actuator.poll(1.0) is None
-    executors.ready = True
-    assert actuator.poll(2.0).detail == "registered"
-
-
-def test_executors_stay_where_the_sum_fits_them():
-    executors = Executors(2)
-    BoardActuator(a_board(), executors, slots_per_executor=4).begin(0.0, a_scale(f=2))
-    assert executors.begun == []
+    board.restore({"f": 5, "g": 9, "s": 2, "gone": 1})
+    assert board.pinned() == {"f": 5}
 
 
 class Fixed:

@@ -97,3 +97,18 @@ def test_refusals_and_bad_numbers(running, config, capsys):
 def test_nothing_runs(config, capsys):
     assert perform(["pipeline", "status", *config]) == 1
     assert complaint(capsys) == "no pipeline is running"
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "said"),
+    [
+        ("--executors", "3", "'3' is not LEAST:MOST, such as 1:8"),
+        ("--executors", "4:2", "'4:2' is not LEAST:MOST, such as 1:8"),
+        ("--trigger", "soon", "'soon' is not a duration"),
+        ("--lease", "soon", "'soon' is not a duration"),
+        ("--for", "soon", "'soon' is not a duration"),
+    ],
+)
+def test_options_are_checked_before_anything_starts(tmp_path, capsys, option, given, said):
+    assert perform(["pipeline", "run", str(written(tmp_path, YAML)), option, given]) == 2
+    assert complaint(capsys).startswith(f"{option}: {said}")

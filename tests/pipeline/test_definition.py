@@ -81,6 +81,7 @@ def broken(**changes):
         (broken(parallelism=0), "function 'f': parallelism 0"),
         (broken(latency_target="soon"), "function 'f': latency_target: 'soon' is not a duration"),
         (broken(takes="lists"), "function 'f': takes 'lists', not one of pandas, arrow"),
+        (broken(order="x"), "function 'f': order needs a key"),
         (broken(state="n int"), "function 'f': a keyed stateful function needs both key and state"),
         (broken(topics=stream("rate")), "function 'f' writes topic 'b', which is only read"),
         (Pipeline("p").check, "p: the pipeline has no functions"),

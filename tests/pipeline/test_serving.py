@@ -96,10 +96,10 @@ def test_a_record_that_hangs_becomes_a_dead_letter():
         return halve(frame)
 
     begun = time.monotonic()
-    served = server(stuck, timeout=0.05).serve(batch([1, 2, 3, 4]))
-    assert time.monotonic() - begun < 5
+    served = server(stuck, timeout=0.6).serve(batch([1, 2, 3, 4]))
+    assert time.monotonic() - begun < 30, "the call was not interrupted"
     assert [json.loads(one.record)["number"] for one in served.dead] == [3]
-    assert "TimeoutError: the call took longer than 0.05 s" in served.dead[0].error
+    assert "TimeoutError: the call took longer than 0.6 s" in served.dead[0].error
     assert sum(len(table) for table in served.tables) == 3
 
 

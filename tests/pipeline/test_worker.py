@@ -67,6 +67,14 @@ def test_a_keyed_function_finds_its_state_again_and_may_forget_it():
     assert len(nothing) == 0 and not state.exists
 
 
+def test_a_keyed_function_gets_its_records_in_the_order_that_was_asked_for():
+    seen = []
+    server = KeyedServer("see", lambda key, frame, state: (seen.extend(frame["number"]), None), None)
+    call = keyed_call(server, Account(), order="number")
+    list(call(("a",), iter([pd.DataFrame({"number": [3, 1]}), pd.DataFrame({"number": [2]})]), KeptState()))
+    assert seen == [1, 2, 3]
+
+
 def test_work_of_two_tasks_adds_up():
     param = WorkParam()
     assert param.zero({0: [1.0, 1, 1, 1]}) == {}

@@ -8,7 +8,8 @@ from penstock.decide.manager import ScalingManager
 from penstock.decide.registry import policy_entry
 from penstock.loop import Loop, LoopSettings
 from penstock.pipeline import Pipeline, files
-from penstock.pipeline.board import Board, BoardActuator
+from penstock.pipeline.actuator import BoardActuator
+from penstock.pipeline.board import Board
 from penstock.pipeline.limits import WithinLimits
 from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor, Reading
 from penstock.settings import Settings

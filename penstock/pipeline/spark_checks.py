@@ -1,0 +1,66 @@
+"""What only Spark can tell of a pipeline before it runs: schemas, and columns that functions name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from penstock.errors import BadInput
+from penstock.pipeline.definition import Function, Pipeline, Takes
+from penstock.pipeline.topics import Stream
+
+Schemas = Mapping[str, StructType]
+"""Topic → its schema; topics that are only read have their own, which the source tells."""
+
+
+def check_all(pipeline: Pipeline, spark: SparkSession) -> None:
+    """Raise BadInput with the name of the function or topic that cannot work."""
+    _check_dead_letters(pipeline)
+    schemas = {
+        name: parsed(spark, f"{pipeline.name}: topic {name!r}", topic.schema)
+        for name, topic in pipeline.topics.items()
+        if topic.schema is not None
+    }
+    for function in pipeline.functions.values():
+        if function.state is not None:
+            parsed(spark, f"{pipeline.name}: the state of function {function.name!r}", function.state)
+        check_columns(pipeline.name, function, schemas)
+
+
+def parsed(spark: SparkSession, what: str, schema: str) -> StructType:
+    """A schema in Spark's notation; BadInput says whose it is."""
+    try:
+        return spark.createDataFrame([], schema).schema
+    except (PySparkException, ValueError) as error:
+        said = " ".join(str(error).split("== SQL")[0].split())
+        raise BadInput(f"{what}: {schema!r} is no schema that Spark reads: {said[:200]}") from None
+
+
+def check_columns(pipeline: str, function: Function, schemas: Schemas) -> None:
+    """Key and order are columns of what is read, and what is read together has the same columns."""
+    read = [(topic, schemas[topic].names) for topic in function.reads if topic in schemas]
+    place = f"{pipeline}: function {function.name!r}"
+    for topic, columns in read:
+        for column in (*function.key, *((function.order,) if function.order else ())):
+            if column not in columns:
+                raise BadInput(
+                    f"{place}: topic {topic!r} has no column {column!r}, only {', '.join(columns)}"
+                )
+        if set(columns) != set(read[0][1]):
+            raise BadInput(f"{place} reads {read[0][0]!r} and {topic!r} together, whose columns differ")
+
+
+def _check_dead_letters(pipeline: Pipeline) -> None:
+    """A function that writes nothing needs a place for its dead letters all the same."""
+    for one in pipeline.functions.values():
+        if (
+            one.writes is None
+            and one.takes is not Takes.QUERY
+            and (pipeline.location is None or isinstance(pipeline.location, Stream))
+        ):
+            raise BadInput(
+                f"{pipeline.name}: function {one.name!r} has no place for dead letters; give topics="
+            )

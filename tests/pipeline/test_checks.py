@@ -1,0 +1,40 @@
+"""Columns that functions name must be those of the topics that they read."""
+
+import pytest
+from pyspark.sql.types import LongType, StringType, StructType
+
+from penstock.errors import BadInput
+from penstock.pipeline import Pipeline, files
+from penstock.pipeline.spark_checks import check_columns
+
+SCHEMAS = {
+    "a": StructType().add("number", LongType()).add("text", StringType()),
+    "b": StructType().add("text", StringType()).add("number", LongType()),
+    "c": StructType().add("number", LongType()),
+}
+
+
+def function(**options):
+    return Pipeline("p", topics=files("t")).add(len, name="f", **options)
+
+
+def test_columns_that_are_there_are_fine_whatever_their_order():
+    check_columns("p", function(reads=["a", "b"], key="number", order="text"), SCHEMAS)
+    check_columns("p", function(reads="elsewhere", key="number"), SCHEMAS)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"reads": "a", "key": "numbr"},
+            "p: function 'f': topic 'a' has no column 'numbr', only number",
+        ),
+        ({"reads": "c", "key": "number", "order": "text"}, "topic 'c' has no column 'text'"),
+        ({"reads": ["a", "c"]}, "p: function 'f' reads 'a' and 'c' together, whose columns differ"),
+    ],
+)
+def test_a_column_that_is_not_there_is_named_with_its_function(options, said):
+    with pytest.raises(BadInput) as caught:
+        check_columns("p", function(**options), SCHEMAS)
+    assert said in str(caught.value)

@@ -1,0 +1,165 @@
+"""The handle: it runs the pipeline while it leads, stands by while another does, and takes over."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from penstock.control import find
+from penstock.errors import ActionFailed, NotLeading
+from penstock.journal.store import open_journal
+from penstock.loop import Cycle
+from penstock.pipeline.handle import PipelineHandle
+from penstock.pipeline.leader import Leadership, LeaseKeeper
+from penstock.settings import Settings
+from tests.pipeline.test_definition import thumbnails
+
+
+class FakeTerm:
+    """A pipeline that remembers what was done with it."""
+
+    def __init__(self):
+        self.queries, self.said, self.failed, self.problem = {"resize": 1}, [], [], None
+        self.gone = False
+
+    def tick(self, now):
+        self.said.append("tick")
+        if self.problem is not None:
+            raise self.problem
+        return Cycle(now, error="no window")
+
+    def scale(self, function, parallelism):
+        self.said.append((function, parallelism))
+        return parallelism or 1
+
+    def function(self, name):
+        return {"reads": [], "writes": None, "parallelism": 2}
+
+    def failures(self):
+        return self.failed
+
+    def decisions(self):
+        return []
+
+    def batches(self, function):
+        return ("a batch",)
+
+    def leave(self):
+        self.said.append("leave")
+
+    def stop(self):
+        self.said.append("stop")
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "run").mkdir(mode=0o700)
+    return tmp_path
+
+
+@contextmanager
+def a_process(place, holder, begin_term=None, patience=3.0):
+    """A handle with a journal of its own, as another process would have one."""
+    journal = open_journal(place / "journal.db")
+    keeper = LeaseKeeper(Leadership(journal.leases, "thumbnails", holder, patience))
+    terms = []
+
+    def begin():
+        terms.append(FakeTerm())
+        return terms[-1]
+
+    settings = Settings(runtime_directory=str(place / "run"), policy_interval=0.1)
+    handle = PipelineHandle(thumbnails(), keeper, begin_term or begin, settings, journal.close)
+    try:
+        yield handle, terms
+    finally:
+        handle.stop()
+
+
+def until(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_the_first_leads_and_answers_and_the_second_takes_over_when_it_stops(place):
+    with a_process(place, "a") as (first, terms), a_process(place, "b") as (second, later):
+        first.begin()
+        second.begin()
+        assert first.leads and not second.leads and second.queries == {}
+        until(lambda: second.status()["leader"] == "a")
+        assert second.status()["functions"]["resize"] == {"reads": ["images"], "writes": "small"}
+        with pytest.raises(NotLeading, match="thumbnails is not run by this process; a leads"):
+            second.scale("resize", 3)
+        assert find(place / "run" / "pipelines", None).ask("scale", function="resize", parallelism=3)
+        until(lambda: "tick" in terms[0].said)
+        assert ("resize", 3) in terms[0].said and first.status()["error"] == "no window"
+        first.stop()
+        assert terms[0].said[-2:] == ["leave", "stop"] and first.wait(1)
+        assert first.batches("resize") == ("a batch",) and not first.status()["leads"]
+        until(lambda: second.leads)
+        assert len(later) == 1
+        until(lambda: find(place / "run" / "pipelines", None).ask("status")["status"]["leader"] == "b")
+
+
+def test_one_who_has_lost_the_lead_stops_its_functions_and_stands_by(place):
+    with a_process(place, "a", patience=2.0) as (first, terms):
+        first.begin()
+        journal = open_journal(place / "journal.db")
+        lease = None
+        while lease is None:
+            lease = journal.leases.take("thumbnails", "b", journal.leases.seen("thumbnails"))
+        until(lambda: not first.leads and terms[0].said[-1] == "stop")
+        journal.leases.release(lease)
+        until(lambda: first.leads)
+        assert len(terms) == 2
+        journal.close()
+
+
+def test_what_cannot_be_started_is_raised_and_the_lease_given_back(place):
+    def fail():
+        raise ValueError("no such table")
+
+    with a_process(place, "a", fail) as (handle, _), pytest.raises(ValueError, match="no such table"):
+        handle.begin()
+    with a_process(place, "b") as (other, _):
+        assert other.begin().leads
+
+
+def test_a_takeover_that_fails_is_told_and_lets_others_lead(place):
+    def fail():
+        raise ValueError("no such table")
+
+    with a_process(place, "a") as (first, _), a_process(place, "b", fail) as (second, _):
+        first.begin()
+        second.begin()
+        first.stop()
+        with pytest.raises(ActionFailed, match="thumbnails cannot be started: no such table"):
+            second.wait(20)
+        with a_process(place, "c") as (third, _):
+            assert third.begin().leads
+
+
+def test_a_failure_in_a_cycle_stops_nothing_and_a_failed_function_ends_the_wait(place):
+    with a_process(place, "a") as (handle, terms):
+        handle.begin()
+        terms[0].problem = RuntimeError("unexpected")
+        until(lambda: "unexpected" in (handle.status()["error"] or ""))
+        assert handle.leads
+        assert handle.wait(0.1) is False
+        terms[0].failed = ["resize failed"]
+        with pytest.raises(ActionFailed, match="resize failed"):
+            handle.wait(5)
+
+
+def test_a_session_that_was_stopped_ends_it_and_lets_others_lead(place):
+    with a_process(place, "a") as (handle, terms):
+        handle.begin()
+        terms[0].gone = True
+        with pytest.raises(ActionFailed, match="thumbnails has ended: Spark was stopped"):
+            handle.wait(20)
+        with a_process(place, "b") as (other, _):
+            assert other.begin().leads
