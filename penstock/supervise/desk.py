@@ -114,5 +114,6 @@ class RestartDesk:
         try:
             self._driver.stop_after_batch()
         except PenstockError as error:
-            log.warning("queries could not be stopped after their batches: %s", error)
+            # a script may go on to its end, and take Spark with it, as soon as a query is no longer active
+            log.info("Spark ended while its queries were stopping: %s", error)
         self._channel.say(kind="stopped")
