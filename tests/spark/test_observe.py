@@ -91,6 +91,8 @@ def test_operators_records_and_executors_of_a_stateful_query(spark, source, tmp_
     assert all(executor.memory_bytes > 0 and executor.host for executor in window.executors)
     assert (window.slots, window.parallelism) == (4, {"executors": 2})
     assert sum(executor.state_bins for executor in window.executors) == 2
+    assert seen.latency_by == "arrivals at the source"
+    assert newest.seconds < seen.latency_seconds <= seen.oldest_latency_seconds
     query.stop()
 
 
@@ -155,8 +157,10 @@ def test_several_queries_at_once_each_with_its_own_operators(spark, source, tmp_
         batch.count()
         batch.filter("value % 2 = 0").count()
 
+    timed = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
     queries = [
         started(joined, "joined", tmp_path, seconds=2),
+        started(timed.withWatermark("timestamp", "1 second"), "timed", tmp_path, seconds=2),
         numbers(spark)
         .writeStream.foreachBatch(several_actions)
         .queryName("actions")
@@ -166,15 +170,15 @@ def test_several_queries_at_once_each_with_its_own_operators(spark, source, tmp_
     ]
     seen = {}
 
-    def both():
+    def all_seen():
         window = source.observe(time.time())
-        for name in ("joined", "actions"):
+        for name in ("joined", "actions", "timed"):
             query = query_of(window, name)
             if query is not None and query.batches and query.batches[-1].batch_id >= 1:
                 seen[name] = query
-        return len(seen) == 2
+        return len(seen) == 3
 
-    wait_for("windows of both queries", both, every=2)
+    wait_for("windows of all queries", all_seen, every=2)
     for query in queries:
         query.stop()
 
@@ -185,6 +189,11 @@ def test_several_queries_at_once_each_with_its_own_operators(spark, source, tmp_
     stages = stages_of(join.batches[-1])
     assert [stages[side].records_in.sum() for side in join.graph.sources] == [ROWS, ROWS]
     assert set(join.sources) == set(join.graph.sources)
+
+    # the rows of a batch are made for it and bear times of 1970, which are nobody's latency
+    assert join.latency_by == "arrivals at the source"
+    assert seen["timed"].latency_by == "event times"
+    assert 0 < seen["timed"].latency_seconds <= seen["timed"].oldest_latency_seconds < 60
 
     actions = seen["actions"]
     assert len(actions.graph.sources) == 2
