@@ -13,7 +13,7 @@ from rich.console import Console
 
 from penstock.diagnose.density import Span
 from penstock.diagnose.diagnosis import Diagnosis, diagnose_log, diagnose_trace
-from penstock.diagnose.event_log import read_log
+from penstock.diagnose.event_log import read_application
 from penstock.diagnose.log_files import LogFiles, find_logs
 from penstock.diagnose.terminal_report import print_diagnosis, print_overview, print_windows
 from penstock.errors import BadInput
@@ -129,9 +129,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 def _log_diagnosis(files: LogFiles, span: Span, tell: Tell) -> Diagnosis:
     tell(f"{files.path}: reading {files.size / 1e6:.1f} MB")
-    log = read_log(files.lines())
-    if not log.lines or (log.start < 0 and not len(log.tasks)):
-        raise BadInput(f"{files.path}: is not a Spark event log, or nothing of it was written yet")
+    log = read_application(files)
     tell(f"{files.path}: analysing {len(log.tasks)} tasks")
     return diagnose_log(log, span)
 

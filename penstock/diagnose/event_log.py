@@ -25,7 +25,9 @@ from penstock.diagnose.application_log import (
     StageKey,
     Tasks,
 )
+from penstock.diagnose.log_files import LogFiles
 from penstock.diagnose.task_metrics import Fields, logged_measures
+from penstock.errors import BadInput
 
 _PREFIX = b'{"Event":"'
 _SQL_TIMES = {
@@ -323,3 +325,11 @@ def read_log(lines: Iterable[bytes]) -> ApplicationLog:
     reader = EventLogReader()
     reader.feed(lines)
     return reader.log()
+
+
+def read_application(files: LogFiles) -> ApplicationLog:
+    """The application that a log on disk describes; what is no event log is refused."""
+    log = read_log(files.lines())
+    if not log.lines or (log.start < 0 and not len(log.tasks)):
+        raise BadInput(f"{files.path}: is not a Spark event log, or nothing of it was written yet")
+    return log

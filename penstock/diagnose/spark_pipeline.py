@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.diagnose.density import Part, Span
-from penstock.diagnose.event_log import read_log
+from penstock.diagnose.event_log import read_application
 from penstock.diagnose.log_files import find_logs
 from penstock.diagnose.log_parts import log_parts
 from penstock.diagnose.log_trace import log_timelines
@@ -129,7 +129,7 @@ def _batch(rows: Iterable[Row]) -> pa.RecordBatch:
 
 
 def _log_rows(path: str, span: Span) -> Iterator[Row]:
-    log = read_log(find_logs(Path(path))[0].lines())
+    log = read_application(find_logs(Path(path))[0])
     for rows in log_parts(log_timelines(log), span, partial(_part_rows, log.application or path, span)):
         yield from rows
 
