@@ -23,14 +23,20 @@ EXECUTORS = (1, 2, 4)
 CORES = 2
 WARM_UP_PER_EXECUTOR = 3
 """Each executor compiles and loads on its own, and a batch warms only a part of each."""
+BATCHES = 5
 MAP_TASKS, REDUCE_TASKS = 16, 8
 MAP_SECONDS, REDUCE_SECONDS = 0.4, 0.6
+
+Graphs = dict[int, list[TaskGraph]]
 
 
 def run(quick: bool, progress: Callable[[str], None]) -> BenchReport:
     """Runs the same batches on 1, 2 and 4 executors and predicts each from the log of each other."""
-    batches = 4 if quick else 10
-    graphs = {executors: _measured(executors, batches, progress) for executors in EXECUTORS}
+    # There and back again: what else the machine does in these minutes then falls on all sizes alike.
+    order = EXECUTORS if quick else (*EXECUTORS, *reversed(EXECUTORS))
+    graphs: Graphs = {executors: [] for executors in EXECUTORS}
+    for executors in order:
+        graphs[executors].append(_measured(executors, BATCHES, progress))
     rows = [_row(graphs, source, target) for source in EXECUTORS for target in EXECUTORS]
     errors = [row["error"] for row in rows if row["from_executors"] != row["executors"]]
     summary = {
@@ -80,7 +86,7 @@ def _paced(seconds: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
     return work
 
 
-def _row(graphs: dict[int, TaskGraph], source: int, target: int) -> Row:
+def _row(graphs: Graphs, source: int, target: int) -> Row:
     predicted = _median_batch(graphs[source], source, target * CORES)
     measured = _measured_batch(graphs[target], target)
     return {
@@ -93,11 +99,16 @@ def _row(graphs: dict[int, TaskGraph], source: int, target: int) -> Row:
     }
 
 
-def _median_batch(graph: TaskGraph, executors: int, slots: int) -> float:
-    seconds = replay(graph, slots).job_seconds
-    return float(np.median([seconds[job] for job in sorted(seconds)[WARM_UP_PER_EXECUTOR * executors :]]))
+def _median_batch(graphs: list[TaskGraph], executors: int, slots: int) -> float:
+    replayed = [replay(graph, slots).job_seconds for graph in graphs]
+    return _median([[found[job] for job in sorted(found)] for found in replayed], executors)
 
 
-def _measured_batch(graph: TaskGraph, executors: int) -> float:
-    warm = graph.jobs[WARM_UP_PER_EXECUTOR * executors :]
-    return float(np.median([job.measured_seconds for job in warm]))
+def _measured_batch(graphs: list[TaskGraph], executors: int) -> float:
+    return _median([[job.measured_seconds for job in graph.jobs] for graph in graphs], executors)
+
+
+def _median(rounds: list[list[float]], executors: int) -> float:
+    """The median over all rounds, without the batches that warm executors up."""
+    warm = [seconds for each in rounds for seconds in each[WARM_UP_PER_EXECUTOR * executors :]]
+    return float(np.median(warm))
