@@ -132,9 +132,10 @@ def _own_heap(history: SizingHistory, settings: SageSettings) -> float:
     """What is committed, or what P1's bound on use needs; unknown where heap was short or spilled."""
     if _any(history.spilled_bytes) or _any(history.out_of_memory_count):
         return math.nan
-    return float(
-        max(np.max(history.heap_committed_bytes), np.max(history.heap_used_bytes) / settings.heap_used_high)
-    )
+    committed, used = float(np.max(history.heap_committed_bytes)), float(np.max(history.heap_used_bytes))
+    if math.isnan(committed + used):
+        return math.nan
+    return max(committed, used / settings.heap_used_high, settings.least_heap_bytes / MARGIN)
 
 
 def _own_overhead(history: SizingHistory, settings: SageSettings) -> float:

@@ -136,7 +136,8 @@ def parallelism_down(view: RoundView) -> list[Sizing]:
 def heap_down(view: RoundView) -> list[Sizing]:
     """P6: down to the largest committed heap, which the JVM has judged enough for what lives and for GC.
 
-    Never to where P1's bound on use would be met, and not after spill or a failure for want of heap.
+    Never to where P1's bound on use would be met, nor below what Spark starts with, and not after spill or a
+    failure for want of heap.
     """
     long, held = view.long, view.held
     if long is None or _total(long.spilled_bytes) > 0 or _total(long.out_of_memory_count) > 0:
@@ -145,6 +146,8 @@ def heap_down(view: RoundView) -> list[Sizing]:
     wanted = whole_mebibytes(committed)
     room = whole_mebibytes(_most(long.heap_used_bytes) / view.settings.heap_used_high)
     wanted = room if room > wanted else wanted
+    least = whole_mebibytes(view.settings.least_heap_bytes)
+    wanted = least if least > wanted else wanted
     if not _worth_it(view, held.heap_bytes, wanted, view.given.too_small.heap_bytes):
         return []
     after = replace(held, heap_bytes=wanted)

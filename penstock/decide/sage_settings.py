@@ -14,7 +14,8 @@ class SageSettings:
     """Bounds and factors of the eight rules; times in seconds, shares as fractions of one.
 
     A `_high` is the bound above which a resource is too small. A `_target` is how full it is to be after a
-    decrease; it lies below the bound, so that no decrease calls for its own remedy (section 4).
+    decrease; it lies below the bound, so that no decrease calls for its own remedy (section 4). Spark starts
+    no executor with a heap below 450 MiB.
     """
 
     up_window_seconds: float = 60.0
@@ -39,6 +40,7 @@ class SageSettings:
     least_gain: float = 0.1
     correlation_threshold: float = 0.7
     in_flight_seconds: float = 600.0
+    least_heap_bytes: float = 450 * MEBIBYTE
 
     def __post_init__(self) -> None:
         for key in ("up_window_seconds", "gc_per_minute_high", "drained_seconds", "in_flight_seconds"):
@@ -52,7 +54,7 @@ class SageSettings:
             require(key, getattr(self, key), 0, 1)
         for key in ("heap_factor", "overhead_factor", "cpu_factor"):
             require(key, getattr(self, key), 1, 16)
-        for key in ("least_overhead_bytes", "least_backlog_growth"):
+        for key in ("least_heap_bytes", "least_overhead_bytes", "least_backlog_growth"):
             require(key, getattr(self, key), above=False)
         require("cpu_high", self.cpu_high, 0, 16)
         require("overhead_target", self.overhead_target, 0, self.overhead_high)

@@ -126,6 +126,7 @@ def _needed_bytes(newest: Floats, held: Floats, settings: FleetSettings) -> Floa
     """Memory that one executor needs, as P6 and P7 would have it; what is not measured is taken as held."""
     committed, used = newest[:, COLUMN["heap_committed_bytes"]], newest[:, COLUMN["heap_used_bytes"]]
     heap = np.fmax(committed, used / settings.sage.heap_used_high)
+    heap = np.maximum(heap, settings.sage.least_heap_bytes)
     beside = np.maximum(newest[:, COLUMN["memory_used_bytes"]] - committed, 0) / settings.sage.overhead_target
     beside = np.maximum(beside, settings.sage.least_overhead_bytes)
     heap = np.where(np.isnan(heap), held[:, HEAP], heap)

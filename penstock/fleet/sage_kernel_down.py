@@ -42,6 +42,7 @@ _UNUSED, _FORCED = int(Symptom.UNUSED), int(Symptom.FORCED)
 
 
 _GAIN, _DRAINED, _HEAP_HIGH = (BOUND[name] for name in ("least_gain", "drained_seconds", "heap_used_high"))
+_LEAST_HEAP = BOUND["least_heap_bytes"]
 _OVERHEAD_TARGET, _LEAST_OVERHEAD, _CPU_TARGET = (
     BOUND[name] for name in ("overhead_target", "least_overhead_bytes", "cpu_target")
 )
@@ -94,6 +95,8 @@ def heap_down(
     wanted = whole_mebibytes(committed)
     room = whole_mebibytes(most(long, _HEAP_USED) / bounds[_HEAP_HIGH])
     wanted = room if room > wanted else wanted
+    floor = whole_mebibytes(bounds[_LEAST_HEAP])
+    wanted = floor if floor > wanted else wanted
     if not _worth_it(held[HEAP], wanted, known[SMALL_HEAP], orders, bounds):
         return NOTHING
     answer = allowed(orders, _P6, _PIN_HEAP)

@@ -92,6 +92,13 @@ def test_an_unused_heap_is_given_back_in_one_step_to_what_is_committed():
     assert answer.reason.startswith("P6")
 
 
+def test_no_heap_is_given_back_below_what_spark_starts_with():
+    answer = Application().run(
+        30, heap_committed_bytes=120 * MIB, heap_used_bytes=60 * MIB, resident_bytes=600 * MIB
+    )
+    assert isinstance(answer, Resize) and answer.settings == {"spark.executor.memory": "450m"}
+
+
 def test_what_was_too_small_is_not_gone_back_to_even_by_the_next_run():
     first = Application()
     assert isinstance(first.run(heap_used_bytes=3.9 * GIB), Resize)
