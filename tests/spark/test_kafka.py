@@ -13,8 +13,11 @@ from penstock.bench.kafka_broker import connector_jars, kafka_broker
 from penstock.decide.policy import Hold, Scale
 from penstock.errors import ActionFailed
 from penstock.fleet.kafka_transport import KafkaTransport
-from penstock.fleet.places import Topic
+from penstock.fleet.places import FleetDirectory, Topic
 from penstock.fleet.reporting import reporting_policy
+from penstock.fleet.round import FleetSettings
+from penstock.fleet.spark_job import start
+from penstock.fleet.spark_topic import publish
 from penstock.journal.store import open_journal
 from penstock.observe.spark_source import SparkSource
 from penstock.settings import Settings
@@ -22,6 +25,7 @@ from penstock.workloads.nexmark import Nexmark
 from penstock.workloads.nexmark_files import produce
 from penstock.workloads.nexmark_streams import KafkaStreams
 from tests.fakes import FixedPolicy, a_scale, a_window
+from tests.fleet.agents import GIB, a_record
 from tests.spark.watching import query_of, wait_for, watch
 
 pytestmark = pytest.mark.spark
@@ -152,7 +156,7 @@ def test_nexmark_events_of_a_topic_are_those_of_the_generator(spark, broker, tmp
 @pytest.fixture(scope="module")
 def fleet_topics(broker):
     admin = AdminClient({"bootstrap.servers": broker})
-    names = ("agents-windows", "agents-decisions")
+    names = ("windows", "decisions", "agents-windows", "agents-decisions")
     for created in admin.create_topics([NewTopic(name, 2) for name in names]).values():
         created.result(30)
     for _ in range(60):
@@ -197,3 +201,29 @@ def test_an_agent_reports_to_a_topic_and_takes_its_decisions_from_another(fleet_
     )
     consumer.close()
     assert [record["acknowledged"] for record in sent] == [0, 0, 7000]
+
+
+def test_a_fleet_is_judged_from_one_topic_into_another(fleet_topics, spark, tmp_path):
+    producer = Producer({"bootstrap.servers": fleet_topics, "log_level": 0})
+    for number in range(1, 5):
+        for name in ("app-1", "app-2"):
+            record = a_record(name, 10.0 * number, heap_used_bytes=5.8 * GIB)
+            producer.produce("windows", key=name, value=orjson.dumps(record))
+    producer.produce("windows", value=b"nonsense")
+    producer.flush()
+    spark.conf.set("spark.sql.shuffle.partitions", 2)
+    directory, sent = FleetDirectory(tmp_path), Topic(fleet_topics, "decisions")
+    query = start(
+        spark,
+        Topic(fleet_topics, "windows"),
+        directory,
+        FleetSettings(),
+        interval=None,
+        after_batch=lambda batch, decisions: publish(spark, sent, decisions),
+    )
+    assert query.awaitTermination(120)
+    assert directory.dead_letters() == 1
+    told = spark.read.format("kafka").option("kafka.bootstrap.servers", fleet_topics)
+    rows = told.option("subscribe", "decisions").load().selectExpr("CAST(value AS STRING) AS value").collect()
+    found = sorted((row["application"], row["rule"]) for row in (orjson.loads(one.value) for one in rows))
+    assert found == [("app-1", "P1"), ("app-2", "P1")]
