@@ -18,7 +18,7 @@ from tests.spark.watching import wait_for
 
 pytestmark = pytest.mark.spark
 
-KEYS, BINS, RECORDS = 300, 6, 4_000
+KEYS, BINS, RECORDS = 300, 6, 5_200
 SCRIPT = f"""
 import json, sys
 from pathlib import Path
@@ -29,7 +29,8 @@ from penstock.workloads.key_count import KeyCount, key_counts_of
 
 place, drained = Path(sys.argv[1]), sys.argv[2] == "drained"
 spark = start_cluster(ClusterShape(2, 1, name="counted twice"))
-workload = KeyCount("constant:250", {KEYS}, bins={BINS}, preload=False, max_records={RECORDS})
+workload = KeyCount("constant:250", {KEYS}, bins={BINS}, preload=False, max_records={RECORDS},
+                    max_records_per_batch=400)
 
 def keep(rows, batch):
     found = {{str(row.key): row["count"] for row in rows.collect()}}
