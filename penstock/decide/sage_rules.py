@@ -137,10 +137,12 @@ def heap_down(view: RoundView) -> list[Sizing]:
     """P6: down to the largest committed heap, which the JVM has judged enough for what lives and for GC.
 
     Never to where P1's bound on use would be met, nor below what Spark starts with, and not after spill or a
-    failure for want of heap.
+    failure for want of heap, nor while much time goes into GC.
     """
     long, held = view.long, view.held
     if long is None or _total(long.spilled_bytes) > 0 or _total(long.out_of_memory_count) > 0:
+        return []
+    if _gc_share(long) > view.settings.gc_time_high:
         return []
     committed = _most(long.heap_committed_bytes)
     wanted = whole_mebibytes(committed)
@@ -221,11 +223,14 @@ def _heap_signs(view: RoundView) -> list[tuple[Symptom, float, float]]:
     if recent is None:
         return []
     used = _least(recent.heap_used_bytes) / view.held.heap_bytes
-    per_minute = _total(recent.gc_count) / _total(recent.seconds) * 60.0
+    # a JVM that has not taken the heap it may have collects for reasons that a larger one does not mend
+    grown = not _most(recent.heap_committed_bytes) < settings.heap_used_high * view.held.heap_bytes
+    share = _gc_share(recent) if grown else NAN
+    per_minute = _total(recent.gc_count) / _total(recent.seconds) * 60.0 if grown else NAN
     return [
         (Symptom.OUT_OF_MEMORY, _total(recent.out_of_memory_count), 0.0),
         (Symptom.HEAP_USED, used, settings.heap_used_high),
-        (Symptom.GC_TIME, _gc_share(recent), settings.gc_time_high),
+        (Symptom.GC_TIME, share, settings.gc_time_high),
         (Symptom.GC_COUNT, per_minute, settings.gc_per_minute_high),
     ]
 

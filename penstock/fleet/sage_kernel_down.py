@@ -42,7 +42,8 @@ _UNUSED, _FORCED = int(Symptom.UNUSED), int(Symptom.FORCED)
 
 
 _GAIN, _DRAINED, _HEAP_HIGH = (BOUND[name] for name in ("least_gain", "drained_seconds", "heap_used_high"))
-_LEAST_HEAP = BOUND["least_heap_bytes"]
+_LEAST_HEAP, _GC_HIGH = BOUND["least_heap_bytes"], BOUND["gc_time_high"]
+_GC_SECONDS, _SECONDS = COLUMN["gc_seconds"], COLUMN["seconds"]
 _OVERHEAD_TARGET, _LEAST_OVERHEAD, _CPU_TARGET = (
     BOUND[name] for name in ("overhead_target", "least_overhead_bytes", "cpu_target")
 )
@@ -90,6 +91,8 @@ def heap_down(
 ) -> int:
     """P6."""
     if total(long, _SPILLED) > 0 or total(long, _FAILURES) > 0:
+        return NOTHING
+    if total(long, _GC_SECONDS) / total(long, _SECONDS) > bounds[_GC_HIGH]:
         return NOTHING
     committed = most(long, _COMMITTED)
     wanted = whole_mebibytes(committed)

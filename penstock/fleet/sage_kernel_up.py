@@ -29,7 +29,7 @@ from penstock.fleet.sage_columns import (
     TASK_CPUS,
     VETOED_BITS,
 )
-from penstock.fleet.sage_windows import growth, least, total, whole_mebibytes
+from penstock.fleet.sage_windows import growth, least, most, total, whole_mebibytes
 
 NOTHING, DECIDED = 0, -1
 """What a rule answers; a positive number says why it was held back."""
@@ -93,6 +93,8 @@ def _heap_sign(recent: Floats, held: Floats, bounds: Floats) -> tuple[int, float
     used = least(recent, _HEAP_USED) / held[HEAP]
     if used > bounds[_HEAP_HIGH]:
         return _HEAP_FULL, used, bounds[_HEAP_HIGH]
+    if most(recent, _COMMITTED) < bounds[_HEAP_HIGH] * held[HEAP]:
+        return 0, np.nan, np.nan
     seconds = total(recent, _SECONDS)
     share = total(recent, _GC_SECONDS) / seconds
     if share > bounds[_GC_HIGH]:

@@ -92,6 +92,25 @@ def test_an_unused_heap_is_given_back_in_one_step_to_what_is_committed():
     assert answer.reason.startswith("P6")
 
 
+def test_collections_count_only_where_the_jvm_has_taken_its_heap():
+    """A young JVM with a small part of its heap collects often; a larger limit would not change that."""
+    often = {"gc_seconds": 2.0, "gc_count": 40.0}
+    answer = Application().run(
+        8, heap_committed_bytes=GIB, heap_used_bytes=0.5 * GIB, resident_bytes=1.6 * GIB, **often
+    )
+    assert isinstance(answer, Hold)
+    answer = Application().run(8, **often)
+    assert isinstance(answer, Resize) and "of the time went into GC" in answer.reason
+    answer = Application().run(8, gc_count=40.0)
+    assert isinstance(answer, Resize) and "240 collections a minute" in answer.reason
+
+
+def test_nothing_of_the_heap_is_given_back_while_much_time_goes_into_gc():
+    unused = {"heap_committed_bytes": GIB, "heap_used_bytes": 0.5 * GIB, "resident_bytes": 1.9 * GIB}
+    assert isinstance(Application().run(30, **unused), Resize)
+    assert isinstance(Application().run(30, gc_seconds=2.0, **unused), Hold)
+
+
 def test_no_heap_is_given_back_below_what_spark_starts_with():
     answer = Application().run(
         30, heap_committed_bytes=120 * MIB, heap_used_bytes=60 * MIB, resident_bytes=600 * MIB
