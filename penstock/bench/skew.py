@@ -134,6 +134,7 @@ class _Experiment:
     effort: Effort
     progress: Progress
     query: StreamingQuery = field(init=False)
+    newest: CriticalWindow | None = None
 
     def run(self) -> Skewed:
         """Even batches, skewed ones, what is said of them, and those after bins have moved."""
@@ -162,6 +163,8 @@ class _Experiment:
         said = self._said(source, settings)
         self._await(lambda: len(self._skewed()) >= self.effort.batches)
         before = self._view(source)
+        # a later batch than the first ones that were analysed: processes are warmer
+        said = replace(said, critical=self.newest or said.critical)
         skewed = self._skewed()[-self.effort.batches :]
         moved = self._moved(before) if self.effort.move else 0
         moved_at = time.time() if moved else None
@@ -181,7 +184,7 @@ class _Experiment:
         ):
             time.sleep(TRIGGER_SECONDS / 2)
             self._check()
-            window = source.observe(time.time())
+            window = self._observed(source)
             if isinstance(window, NotReady) or not window.queries[0].critical:
                 continue
             proposal = policy.propose(window)
@@ -238,9 +241,15 @@ class _Experiment:
     def _view(self, source: SparkSource) -> StateView:
         """Where bins lie, with the loads that the observer saw last."""
         self.views = SparkViews(self.spark, SparkPlacement(self.spark), source.state_tasks)
-        source.observe(time.time())
+        self._observed(source)
         (view,) = self.views.full_views()
         return view
+
+    def _observed(self, source: SparkSource) -> ApplicationWindow | NotReady:
+        window = source.observe(time.time())
+        if not isinstance(window, NotReady) and window.queries[0].critical:
+            self.newest = window.queries[0].critical[-1]
+        return window
 
     def _even(self) -> list[BatchSeen]:
         """Whole batches before the key was hot; the first one warms processes up."""

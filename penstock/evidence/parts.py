@@ -133,20 +133,20 @@ PARTS: tuple[Part, ...] = (
         420,
     ),
     Part(
-        "hot-keys",
-        "Skew on a real cluster: what diagnosis says, what DS2 does, what moving bins brings",
-        "Snailtrail, figure 3.10; DS2, section 4.2.3",
-        diagnosed.hot_keys,
-        100,
-        300,
-    ),
-    Part(
         "bottlenecks",
         "The operator to scale and the driver, as diagnosis finds them",
         "Snailtrail, figures 3.1, 3.8 and 3.11",
         diagnosed.bottlenecks,
         30,
         60,
+    ),
+    Part(
+        "hot-keys",
+        "Skew on a real cluster: what diagnosis says, what DS2 does, what moving bins brings",
+        "Snailtrail, figure 3.10; DS2, section 4.2.3",
+        diagnosed.hot_keys,
+        100,
+        300,
     ),
     Part(
         "image-pipeline-cluster",
