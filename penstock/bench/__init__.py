@@ -17,6 +17,7 @@ BENCHES: dict[str, str] = {
     "policies": "penstock.bench.policies",
     "simulator": "penstock.bench.simulator",
     "skew": "penstock.bench.skew",
+    "seamless": "penstock.bench.seamless",
     "what-if": "penstock.bench.what_if",
     "wordcount": "penstock.bench.wordcount",
     "wordcount-functions": "penstock.bench.wordcount_functions",
