@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench.spark_cluster import LIGHT_JVM
 from penstock.decide.outcome import Status
 from penstock.journal.overrides import override
 from penstock.journal.store import Journal, open_journal
@@ -49,8 +48,6 @@ CONF = {
     "spark.executor.memory": "512m",
     "spark.executor.heartbeatInterval": "1s",
     "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": LIGHT_JVM,
-    "spark.executor.extraJavaOptions": LIGHT_JVM,
     "spark.penstock.executor_metrics": "listen",
     "spark.penstock.executor_metrics_every": "1s",
 }
@@ -84,7 +81,7 @@ def written(root: Path) -> list[int]:
 def started(journal: Journal) -> str | None:
     """The application's id, once enough windows with metrics are behind it."""
     seen = journal.observations()
-    return seen[-1].application if len(seen) >= 4 else None
+    return seen[-1].application if len(seen) >= 6 else None
 
 
 def test_a_forced_heap_restarts_the_job_and_its_output_is_right(environment, tmp_path):
