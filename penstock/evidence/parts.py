@@ -113,7 +113,7 @@ PARTS: tuple[Part, ...] = (
         "What watching costs",
         "DS2, figure 10",
         word_counts.overhead,
-        95,
+        None,
         420,
     ),
     Part(
@@ -145,7 +145,7 @@ PARTS: tuple[Part, ...] = (
         "Skew on a real cluster: what diagnosis says, what DS2 does, what moving bins brings",
         "Snailtrail, figure 3.10; DS2, section 4.2.3",
         diagnosed.hot_keys,
-        100,
+        120,
         300,
     ),
     Part(
