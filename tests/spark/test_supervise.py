@@ -21,6 +21,8 @@ pytestmark = pytest.mark.spark
 
 MIB = 1024 * 1024
 ROWS = 50
+PATIENCE = 130.0
+"""Seconds for one start of Spark; on a busy machine its first batch has taken 76."""
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -81,7 +83,7 @@ def written(root: Path) -> list[int]:
 def started(journal: Journal) -> str | None:
     """The application's id, once enough windows with metrics are behind it."""
     seen = journal.observations()
-    return seen[-1].application if len(seen) >= 6 else None
+    return seen[-1].application if len(seen) >= 4 else None
 
 
 def test_a_forced_heap_restarts_the_job_and_its_output_is_right(environment, tmp_path):
@@ -104,9 +106,9 @@ def test_a_forced_heap_restarts_the_job_and_its_output_is_right(environment, tmp
     )
     try:
         with closing(open_journal(tmp_path / "journal.db")) as journal:
-            first = wait_for("windows of the job", lambda: started(journal), every=0.5)
+            first = wait_for("windows", lambda: started(journal), patience=PATIENCE)
             override(journal, time.time(), "restarted job", "ops", force="P1")
-            done = wait_for("the restart", lambda: [a for a in journal.actions() if a.status], every=0.5)
+            done = wait_for("the end", lambda: [a for a in journal.actions() if a.status], patience=PATIENCE)
             before = len(written(tmp_path))
             wait_for("batches after it", lambda: len(written(tmp_path)) >= before + 2 * ROWS, every=0.5)
             (tmp_path / "enough").touch()
