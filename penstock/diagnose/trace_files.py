@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 from penstock.diagnose.trace import Trace, from_table, to_table
 from penstock.errors import BadInput
 
+_LARGE_BYTES = 200_000_000
+
 
 @contextmanager
 def refused(path: Path) -> Iterator[None]:
@@ -30,9 +32,12 @@ def trace_files(path: Path) -> list[Path]:
 def read_trace(path: Path) -> Trace:
     """The trace in a Parquet file, or in all files of a directory."""
     with refused(path):
-        trace = from_table(pq.read_table(path))
-    # The table is no longer needed, and its pool would keep the memory for another one.
-    pa.default_memory_pool().release_unused()
+        table = pq.read_table(path)
+    trace, size = from_table(table), table.nbytes
+    del table
+    # Its pool would keep the memory for another table; giving back what is small costs more than it brings.
+    if size > _LARGE_BYTES:
+        pa.default_memory_pool().release_unused()
     return trace
 
 
