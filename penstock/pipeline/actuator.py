@@ -186,10 +186,10 @@ class BoardActuator:
             del self._steps[0]
             self._begin_step(now)
         held, late = self._board.in_effect(), now - self._begun_at > PATIENCE_SECONDS
-        there = all(held[name] == size for name, size in self._planned.items())
-        if not there and not late:
+        missing = {name for name, size in self._planned.items() if held[name] != size}
+        if missing - self._board.unsettled() and not late:
             return None
-        status = Status.DONE if there and not self._kept else Status.PARTIAL
+        status = Status.DONE if not missing and not self._kept else Status.PARTIAL
         detail = "; ".join(self._said)
         return Outcome(status, self._planned, self._planned, self.held(), now - self._begun_at, detail)
 

@@ -70,6 +70,11 @@ class Board:
             self._pinned[function] = self._wanted[function] = size
             return size
 
+    def unsettled(self) -> frozenset[str]:
+        """Functions whose state does not lie as they are wanted: only another move changes that."""
+        with self._lock:
+            return frozenset(name for name, size in self._settled.items() if size != self._wanted[name])
+
     def restore(self, pinned: Mapping[str, int]) -> None:
         """Take up what was set by hand in the run before, as far as it is still allowed."""
         for function, size in pinned.items():

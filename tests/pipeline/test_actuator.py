@@ -160,6 +160,19 @@ def test_state_that_cannot_move_now_costs_nothing_but_a_word():
     assert actuator.poll(3.0).detail == ""
 
 
+def test_state_that_did_not_arrive_makes_the_change_partial_at_once():
+    board = a_board()
+    board.settle("f", 2)
+    state = State([], board)
+    actuator = BoardActuator(board, state=state)
+    actuator.begin(0.0, a_scale(f=4))
+    assert actuator.poll(1.0) is None
+    state.outcome = (Status.PARTIAL, 1, "an executor died")
+    outcome = actuator.poll(2.0)
+    assert (outcome.status, outcome.observed["f"]) == (Status.PARTIAL, 2)
+    assert outcome.detail == "1 bins moved: an executor died"
+
+
 def test_moves_without_end_are_stopped():
     log = []
     actuator = BoardActuator(a_board(), state=State(log, a_board()))
