@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test bench lint docs java postgres redis clean
+.PHONY: help demo test soak bench lint docs java postgres redis clean
 
 help:
 	@echo "make demo    the autopilot at work on a local cluster, under four minutes"
 	@echo "make test    all checks and tests"
+	@echo "make soak    the longest tests on a cluster, which make test leaves out"
 	@echo "make bench   all benchmarks"
 	@echo "make lint    the checks alone: style, types, import direction"
 	@echo "make docs    write docs/configuration.md anew"
@@ -29,10 +30,14 @@ redis:
 demo: java $(READY)
 	@$(BIN)/penstock demo
 
-# Fast tests come first, on all cores; those on a cluster one after the other. No new one starts after 15 minutes.
+# Fast tests come first, on all cores; those on a cluster one after the other. No new one starts after 17 minutes.
 test: java postgres redis $(READY) lint
 	$(BIN)/pytest -m "not spark" --numprocesses=auto --session-timeout=600
-	$(BIN)/pytest -m spark --session-timeout=900
+	$(BIN)/pytest -m "spark and not soak" --session-timeout=1020
+
+# What takes a minute or more each beside what `test` has already shown in a smaller way.
+soak: java postgres redis $(READY)
+	$(BIN)/pytest -m soak
 
 lint: $(READY)
 	$(BIN)/ruff check .

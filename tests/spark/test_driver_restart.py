@@ -18,7 +18,7 @@ from tests.spark.watching import wait_for
 
 pytestmark = pytest.mark.spark
 
-KEYS, BINS, RECORDS = 300, 6, 5_200
+KEYS, BINS, RECORDS = 300, 6, 4_000
 SCRIPT = f"""
 import json, sys
 from pathlib import Path
@@ -40,7 +40,7 @@ def keep(rows, batch):
 
 writer = key_counts_of(spark, workload).writeStream.outputMode("update").foreachBatch(keep)
 writer = writer.option("checkpointLocation", str(place / "checkpoint")).queryName("counts")
-query = writer.trigger(processingTime="1 second").start()
+query = writer.trigger(processingTime="500 milliseconds").start()
 settings = {{"journal": str(place / "journal.db"), "policy_interval": "600s", "control_socket": False}}
 autopilot = penstock.attach(spark, settings=settings)
 while query.lastProgress is None or query.lastProgress.batchId < 2:

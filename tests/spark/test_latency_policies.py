@@ -90,6 +90,7 @@ class Watched:
         assert self.autopilot.running and self.autopilot.status()["error"] is None
 
 
+@pytest.mark.soak
 def test_queueing_grows_for_the_latency_target_and_says_that_it_is_out_of_reach(spark, query, tmp_path):
     watched = Watched(spark, "queueing", tmp_path)
     try:

@@ -15,7 +15,7 @@ import pytest
 from penstock.control import find
 from penstock.journal.store import open_journal
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 PER_FILE = 50
 

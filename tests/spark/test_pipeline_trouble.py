@@ -11,7 +11,7 @@ from penstock.bench.kafka_broker import KafkaBroker, connector_jars
 from penstock.pipeline import Pipeline, kafka
 from tests.spark.test_pipeline import read, settings, until, values
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 
 @pytest.fixture(scope="module")
