@@ -75,7 +75,8 @@ def _batch_time(figure: go.Figure, at: list[datetime], recent: Points) -> None:
     if any(period is not None for period in periods):
         drawn = _line("trigger", GREY, "trigger %{y:.1f} s", line={"dash": "dash", "width": 1.5})
         figure.add_trace(go.Scatter(x=at, y=periods, legend="legend3", **drawn), row=3, col=1)
-    drawn = _line("batch", PURPLE, "batch %{y:.1f} s", legend="legend3")
+    # a batch longer than a window leaves windows without one: the line goes on over them
+    drawn = _line("batch", PURPLE, "batch %{y:.1f} s", legend="legend3", connectgaps=True)
     figure.add_trace(go.Scatter(x=at, y=_column(recent, "batch_seconds"), **drawn), row=3, col=1)
 
 
