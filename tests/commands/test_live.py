@@ -109,7 +109,14 @@ def test_watch_on_a_terminal_is_left_with_control_c(config: list[str], tmp_path:
     ours, theirs = pty.openpty()
     surroundings = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "50"}
     with application(tmp_path):
-        watching = subprocess.Popen([*COMMAND, "watch", *config], stdout=theirs, cwd=ROOT, env=surroundings)
+        watching = subprocess.Popen(
+            [*COMMAND, "watch", *config],
+            stdout=theirs,
+            cwd=ROOT,
+            env=surroundings,
+            # tests that are run in the background of a shell would have it ignore Control-C
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
         shown = ""
         while "word <count>" not in shown:
             readable, _, _ = select.select([ours], [], [], 30)
