@@ -109,14 +109,10 @@ def test_watch_on_a_terminal_is_left_with_control_c(config: list[str], tmp_path:
     ours, theirs = pty.openpty()
     surroundings = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "50"}
     with application(tmp_path):
-        watching = subprocess.Popen(
-            [*COMMAND, "watch", *config],
-            stdout=theirs,
-            cwd=ROOT,
-            env=surroundings,
-            # tests that are run in the background of a shell would have it ignore Control-C
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+        with interruptible():
+            watching = subprocess.Popen(
+                [*COMMAND, "watch", *config], stdout=theirs, cwd=ROOT, env=surroundings
+            )
         shown = ""
         while "word <count>" not in shown:
             readable, _, _ = select.select([ours], [], [], 30)
@@ -127,6 +123,14 @@ def test_watch_on_a_terminal_is_left_with_control_c(config: list[str], tmp_path:
         watching.send_signal(signal.SIGINT)
         assert watching.wait(10) == 0
     os.close(theirs)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """What is started here heeds Control-C, also where the tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def drain(terminal: int) -> None:
