@@ -1,4 +1,4 @@
-"""`penstock bench critical-path`: events a second through the kernels on one core, and through Spark."""
+"""Events a second through the kernels on one core, and through Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock bench event-log`: from a large event log to the report, in megabytes and tasks a second."""
+"""From a large event log to the report, in megabytes and tasks a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock bench what-if`: batch times that a replay predicts, against those of a cluster of that size."""
+"""Batch times that a replay predicts, against those of a cluster of that size."""
 
 from __future__ import annotations
 
