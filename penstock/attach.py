@@ -18,11 +18,14 @@ from penstock.autopilot import Autopilot
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
+    from penstock.decide.policy import Policy
     from penstock.journal.store import Journal
+    from penstock.loop import Loop
     from penstock.migrate.spark_mover import SparkMover
     from penstock.observe.spark_source import SparkSource
     from penstock.ports import Actuator
     from penstock.settings import Settings
+    from penstock.supervise.desk import RestartDesk
 
 log = logging.getLogger(__name__)
 
@@ -107,44 +110,26 @@ def _settings(
 def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilot:
     """Put the real parts together; observing only means that no actuator is built."""
     from penstock.decide.manager import ScalingManager
-    from penstock.decide.registry import make_policy
     from penstock.decide.restarts import RecommendOnly
-    from penstock.former_runs import settle_former_runs
     from penstock.journal.store import journal_at
     from penstock.loop import Loop, LoopSettings
     from penstock.migrate.spark_mover import SparkMover
     from penstock.observe.spark_session import application_id, application_name
     from penstock.observe.spark_source import SparkSource
-    from penstock.remembering import remembering
     from penstock.repartitioning import Repartitioning
-    from penstock.sizing import (
-        at_work,
-        desk_of,
-        heeding,
-        restart_under_way,
-        scraper_of,
-        sizes_memory,
-        with_sizing,
-    )
+    from penstock.sizing import desk_of, sizes_memory, with_sizing
     from penstock.state_control import StateControl
 
-    journal: Journal = journal_at(settings.journal, retained=settings.retained_observations)
-    name = application_name(spark)
-    policy = remembering(heeding(make_policy(settings), journal, name, settings), journal, name)
-    if report_to is not None:
-        from penstock.fleet.reporting import reporting_policy
-
-        conf = dict(spark.sparkContext.getConf().getAll())
-        policy = reporting_policy(report_to, name, journal, policy, conf)
+    journal = journal_at(settings.journal, retained=settings.retained_observations)
+    name, desk = application_name(spark), desk_of(spark, settings, journal)
     source = SparkSource(spark, settings)
     mover = SparkMover(spark, settings, source.state_tasks)
     actuator, notes = _actuator(spark, settings, source, mover)
     sized, unknown = with_sizing(source, spark, settings, sizes_memory(settings, report_to))
-    desk = desk_of(spark, settings, journal)
     loop = Loop(
         application_id(spark),
         sized,
-        policy,
+        _policy(spark, settings, journal, report_to),
         ScalingManager(settings.manager(), desk or RecommendOnly()),
         journal,
         actuator,
@@ -152,22 +137,38 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
         mover,
     )
     loop.restarter = desk
+    state = StateControl(loop, mover, Repartitioning(loop.application, journal, mover.bins(spark)))
+    life = _life(settings, journal, mover, loop, name, desk)
+    return Autopilot(loop, settings, name, _alive(spark), notes=notes + unknown, life=life, state=state)
 
-    @contextmanager
-    def life() -> Iterator[None]:
-        settle_former_runs(journal, name, loop.application, time.time(), spared=restart_under_way())
-        with closing(journal), closing(mover), scraper_of(settings), at_work(desk, loop, name):
-            yield
 
-    return Autopilot(
-        loop,
-        settings,
-        name,
-        alive=_alive(spark),
-        notes=notes + unknown,
-        life=life(),
-        state=StateControl(loop, mover, Repartitioning(loop.application, journal, mover.bins(spark))),
-    )
+def _policy(spark: Any, settings: Settings, journal: Journal, report_to: str | None) -> Policy:
+    """The policy of the settings with its overrides and its memory, and with a fleet's word if it has one."""
+    from penstock.decide.registry import make_policy
+    from penstock.observe.spark_session import application_name
+    from penstock.remembering import remembering
+    from penstock.sizing import heeding
+
+    name = application_name(spark)
+    policy = remembering(heeding(make_policy(settings), journal, name, settings), journal, name)
+    if report_to is None:
+        return policy
+    from penstock.fleet.reporting import reporting_policy
+
+    return reporting_policy(report_to, name, journal, policy, dict(spark.sparkContext.getConf().getAll()))
+
+
+@contextmanager
+def _life(
+    settings: Settings, journal: Journal, mover: SparkMover, loop: Loop, name: str, desk: RestartDesk | None
+) -> Iterator[None]:
+    """What begins and ends with the autopilot's thread."""
+    from penstock.former_runs import settle_former_runs
+    from penstock.sizing import at_work, restart_under_way, scraper_of
+
+    settle_former_runs(journal, name, loop.application, time.time(), spared=restart_under_way())
+    with closing(journal), closing(mover), scraper_of(settings), at_work(desk, loop, name):
+        yield
 
 
 def _alive(spark: Any) -> Callable[[], bool]:
