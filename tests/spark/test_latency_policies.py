@@ -15,7 +15,7 @@ from penstock.journal.store import open_journal
 from penstock.workloads.word_count import WordCount, start_word_count
 from tests.spark.watching import wait_for
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 MOST, CORES = 3, 2
 FOR_THROUGHPUT = "throughput phase"
@@ -90,7 +90,6 @@ class Watched:
         assert self.autopilot.running and self.autopilot.status()["error"] is None
 
 
-@pytest.mark.soak
 def test_queueing_grows_for_the_latency_target_and_says_that_it_is_out_of_reach(spark, query, tmp_path):
     watched = Watched(spark, "queueing", tmp_path)
     try:
