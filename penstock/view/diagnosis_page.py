@@ -14,7 +14,7 @@ from penstock.diagnose.diagnosis import Diagnosis
 from penstock.diagnose.what_if import WhatIf
 from penstock.view import diagnosis_charts, figures
 from penstock.view.html import installed_version
-from penstock.view.page import SCRIPT, STYLE
+from penstock.view.page import SCRIPT, STYLE, framed
 
 _STYLE = """
 .answer { font-size: 20px; line-height: 1.4; }
@@ -31,28 +31,7 @@ h3 + p { margin: 0; }
 """
 # A chart is drawn while the page is still read, when it may have the room of its neighbours.
 _FIT = 'document.querySelectorAll(".plotly-graph-div").forEach(function (one) { Plotly.Plots.resize(one); });'
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title · Penstock</title>
-<style>$style</style>
-<script>$plotly</script>
-</head>
-<body>
-<main>
-<header>
-<div><h1>$title</h1><p>$subtitle</p></div>
-<button id="theme" type="button">light / dark</button>
-</header>
-$body
-<footer>Written by Penstock $version. The page holds all that it shows and needs no network.</footer>
-</main>
-<script>$script</script>
-</body>
-</html>
-"""
+_PAGE = framed("$body", head="<script>$plotly</script>\n")
 
 
 def diagnosis_page(diagnoses: Sequence[Diagnosis]) -> str:

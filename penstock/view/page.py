@@ -69,21 +69,33 @@ SCRIPT = """
 })();
 """
 
-PAGE = """<!doctype html>
+
+def framed(body: str, title: str = "$title", style: str = "", head: str = "") -> str:
+    """The template of a page: this body between the head, with its title and light and dark, and the foot."""
+    return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title · Penstock</title>
-<style>$style</style>
-</head>
+<title>{title} · Penstock</title>
+<style>$style{style}</style>
+{head}</head>
 <body>
 <main>
 <header>
 <div><h1>$title</h1><p>$subtitle</p></div>
 <button id="theme" type="button">light / dark</button>
 </header>
-<section class="tiles">
+{body}
+<footer>Written by Penstock $version. The page holds all that it shows and needs no network.</footer>
+</main>
+<script>$script</script>
+</body>
+</html>
+"""
+
+
+PAGE = framed("""<section class="tiles">
 $tiles
 </section>
 <section class="card">$charts</section>
@@ -91,10 +103,4 @@ $critical
 <h2>Decisions</h2>
 <section class="card">
 $decisions
-</section>
-<footer>Written by Penstock $version. The page holds all that it shows and needs no network.</footer>
-</main>
-<script>$script</script>
-</body>
-</html>
-"""
+</section>""")

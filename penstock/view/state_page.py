@@ -13,7 +13,7 @@ import orjson
 from penstock.errors import ActionFailed
 from penstock.view import figures
 from penstock.view.html import installed_version
-from penstock.view.page import STYLE
+from penstock.view.page import STYLE, framed
 from penstock.view.state import held_by, ranges, too_few_bins
 
 CHART = "heat-map"
@@ -59,37 +59,19 @@ SCRIPT = """
 })();
 """
 
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>State of $title · Penstock</title>
-<style>$style
+_STYLE = """
 button[aria-pressed="true"] { color: var(--ink); border-color: var(--ink); }
 .measures { display: flex; gap: 8px; align-items: center; margin-bottom: 8px; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .warning { color: var(--warn); }
-</style>
-</head>
-<body>
-<main>
-<header>
-<div><h1>$title</h1><p>$subtitle</p></div>
-<button id="theme" type="button">light / dark</button>
-</header>
-$warning
+"""
+_BODY = """$warning
 <section class="tiles">
 $tiles
 </section>
 <section class="card">$chart</section>
-$tables
-<footer>Written by Penstock $version. The page holds all that it shows and needs no network.</footer>
-</main>
-<script>$script</script>
-</body>
-</html>
-"""
+$tables"""
+PAGE = framed(_BODY, title="State of $title", style=_STYLE)
 
 
 def page(state: Plain, application: str, name: str) -> str:
