@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
 import plotly.graph_objects as go
 
 from penstock.bench.migration_rows import Phase
+from penstock.view.page import CHART_CONFIG, page_text, write_text
 
 
 def write_timeline(phases: Sequence[Phase], page: Path) -> Path:
     """One picture a case, one line a system, seconds counted from the start of its migration."""
-    page.parent.mkdir(parents=True, exist_ok=True)
-    parts: list[str] = []
+    cards: list[str] = []
     for case in dict.fromkeys(phase.case for phase in phases):
-        mine = [phase for phase in phases if phase.case == case]
-        parts.append(_figure(case, mine).to_html(full_html=False, include_plotlyjs=not parts))
-    head = "<!doctype html><html><head><meta charset='utf-8'><title>Penstock: migration</title></head>"
-    page.write_text(f"{head}<body>{''.join(parts)}</body></html>", encoding="utf-8")
-    return page
+        drawn = _figure([phase for phase in phases if phase.case == case])
+        chart = drawn.to_html(full_html=False, include_plotlyjs=not cards, config=CHART_CONFIG)
+        cards.append(f'<h2>{escape(case)}</h2>\n<section class="card">{chart}</section>')
+    subtitle = "batch latency while a quarter of the state moves away and back, as in figure 5.1"
+    return write_text(page_text("Migration", subtitle, "\n".join(cards)), page)
 
 
-def _figure(case: str, phases: Sequence[Phase]) -> go.Figure:
+def _figure(phases: Sequence[Phase]) -> go.Figure:
     figure = go.Figure()
     for phase in phases:
         shown = [*phase.steady, *phase.batches]
@@ -33,11 +34,12 @@ def _figure(case: str, phases: Sequence[Phase]) -> go.Figure:
             mode="lines+markers",
         )
     figure.update_layout(
-        title=case,
         xaxis_title="seconds since the migration began",
         yaxis_title="batch latency in seconds",
         yaxis_type="log",
-        template="plotly_white",
-        height=450,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        margin={"l": 60, "r": 20, "t": 20, "b": 50},
+        height=420,
     )
     return figure

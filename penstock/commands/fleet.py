@@ -88,7 +88,8 @@ def status(
 ) -> None:
     """Show applications, waste, who is undersized, and what was decided in the last hour."""
     from penstock.fleet.places import FleetDirectory
-    from penstock.fleet.status import fleet_status, status_table, write_page
+    from penstock.fleet.status import fleet_status, status_table
+    from penstock.fleet.status_page import write_page
 
     if not directory.is_dir():
         raise BadInput(f"{directory}: no such directory")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,6 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from penstock.errors import ActionFailed
 from penstock.fleet.places import FleetDirectory
 
 HOUR = 3600.0
@@ -129,51 +126,3 @@ def _lines(status: Plain) -> list[tuple[str, str]]:
 
 def _three(status: Plain, name: str) -> Sequence[float]:
     return [status[f"{kind}_{name}"] for kind in ("allocated", "needed", "wasted")]
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Penstock fleet</title><style>
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }}
-table {{ border-collapse: collapse; width: 100%; margin: 1rem 0 2rem; }}
-th, td {{ text-align: left; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid #ccc; }}
-</style></head><body><h1>Fleet</h1>
-<table>{sums}</table>
-<h2>Undersized</h2>{undersized}
-<h2>Most to spare</h2>{wasteful}
-<h2>Decisions of the last hour</h2>{decisions}
-</body></html>
-"""
-
-
-def write_page(status: Plain, path: Path) -> Path:
-    """Write the status as one HTML page."""
-    rows = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _lines(status)
-    )
-    text = _PAGE.format(
-        sums=rows,
-        undersized=_html(status["undersized"]),
-        wasteful=_html(status["most_wasteful"]),
-        decisions=_html(status["decisions"]),
-    )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ActionFailed(f"cannot write the page {path}: {error.strerror}") from error
-    return path
-
-
-def _html(rows: Sequence[Plain]) -> str:
-    if not rows:
-        return "<p>None.</p>"
-    head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in rows[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row.values()) + "</tr>"
-        for row in rows
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
-
-
-def _cell(value: Any) -> str:
-    return f"{value:,.1f}" if isinstance(value, float) else str(value)

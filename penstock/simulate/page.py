@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from string import Template
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from penstock.dataflow.metrics import Floats
-from penstock.errors import ActionFailed
 from penstock.simulate.comparison import EXPLAINED, HEADINGS, Comparison, changed, figures_of, passed
 from penstock.simulate.run import Run
 from penstock.simulate.virtual import BACKLOG, LATENCY, QUEUED, READ
 from penstock.view import figures
 from penstock.view.charts import BLUE, GREEN, GREY, ORANGE, PURPLE, escape_hover
-from penstock.view.html import installed_version
-from penstock.view.page import PAGE, SCRIPT, STYLE
+from penstock.view.page import CHART_CONFIG, page_text, timeline_body, write_text
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, "#c94f4f", "#4aa3a2", "#b0762f", "#6d7bd0")
 TITLES = ("Rate", "Waiting records, outside and inside", "Latency", "Slots")
@@ -30,33 +27,20 @@ MOST_POINTS = 1500
 
 def write_page(comparison: Comparison, path: Path) -> Path:
     """Write the page and return its absolute path."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(comparison), encoding="utf-8")
-    except OSError as error:
-        raise ActionFailed(f"cannot write the page {path}: {error.strerror}") from error
-    return path.resolve()
+    return write_text(page(comparison), path)
 
 
 def page(comparison: Comparison) -> str:
     """The page as text."""
-    chart = timelines(comparison).to_html(
-        full_html=False,
-        include_plotlyjs=True,
-        div_id="timeline",
-        config={"displayModeBar": False, "responsive": True},
-    )
+    drawn = timelines(comparison)
+    chart = drawn.to_html(full_html=False, include_plotlyjs=True, div_id="timeline", config=CHART_CONFIG)
+    steps = [(run.policy, _steps(measures.steps), "") for run, measures in comparison.runs]
+    tables = _figures_table(comparison) + "".join(_actions_table(run) for run, _ in comparison.runs)
     lasts = figures.seconds(comparison.experiment.seconds)
-    return Template(PAGE).substitute(
-        style=STYLE,
-        script=SCRIPT,
-        title=escape(comparison.experiment.name),
-        subtitle=escape(f"simulated, {lasts}, seed {comparison.seed}"),
-        tiles="\n".join(_tile(run.policy, measures.steps) for run, measures in comparison.runs),
-        charts=chart,
-        critical="",
-        decisions=_figures_table(comparison) + "".join(_actions_table(run) for run, _ in comparison.runs),
-        version=escape(installed_version()),
+    return page_text(
+        title=comparison.experiment.name,
+        subtitle=f"simulated, {lasts}, seed {comparison.seed}",
+        body=timeline_body(steps, chart, tables),
     )
 
 
@@ -160,10 +144,8 @@ def _colours(count: int) -> list[str]:
     return [COLOURS[number % len(COLOURS)] for number in range(count)]
 
 
-def _tile(policy: str, steps: int) -> str:
-    noun = "step" if steps == 1 else "steps"
-    inside = f'<div class="label">{escape(policy)}</div><div class="value">{steps} {noun}</div>'
-    return f'<div class="tile">{inside}</div>'
+def _steps(steps: int) -> str:
+    return f"{steps} step" if steps == 1 else f"{steps} steps"
 
 
 def _figures_table(comparison: Comparison) -> str:

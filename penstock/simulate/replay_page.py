@@ -7,19 +7,16 @@ from datetime import UTC, datetime
 from html import escape
 from itertools import groupby
 from pathlib import Path
-from string import Template
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from penstock.dataflow.summary import QuerySummary
-from penstock.errors import ActionFailed
 from penstock.journal.records import ObservationRecord
 from penstock.simulate.page import dress, table
 from penstock.simulate.replay import Moment, Replay, changed
 from penstock.view.charts import BLUE, GREY, ORANGE, escape_hover
-from penstock.view.html import installed_version
-from penstock.view.page import PAGE, SCRIPT, STYLE
+from penstock.view.page import CHART_CONFIG, page_text, timeline_body, write_text
 
 TITLES = ("Rate", "Backlog", "Latency", "Size")
 UNITS = ("records per second", "records", "seconds", "executors or instances")
@@ -29,34 +26,19 @@ SHADE = "rgba(217, 130, 43, 0.10)"
 
 def write_replay_page(found: Replay, observations: Sequence[ObservationRecord], path: Path) -> Path:
     """Write the page and return its absolute path."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(replay_page(found, observations), encoding="utf-8")
-    except OSError as error:
-        raise ActionFailed(f"cannot write the page {path}: {error.strerror}") from error
-    return path.resolve()
+    return write_text(replay_page(found, observations), path)
 
 
 def replay_page(found: Replay, observations: Sequence[ObservationRecord]) -> str:
     """The page as text."""
-    chart = both_timelines(found, observations).to_html(
-        full_html=False,
-        include_plotlyjs=True,
-        div_id="timeline",
-        config={"displayModeBar": False, "responsive": True},
-    )
+    drawn = both_timelines(found, observations)
+    chart = drawn.to_html(full_html=False, include_plotlyjs=True, div_id="timeline", config=CHART_CONFIG)
     first, last = found.moments[0], found.moments[-1]
     span = f"{_moment(first.at):%Y-%m-%d %H:%M} to {_moment(last.at):%Y-%m-%d %H:%M} UTC"
-    return Template(PAGE).substitute(
-        style=STYLE,
-        script=SCRIPT,
-        title=escape(found.application),
-        subtitle=escape(f"replayed with {found.policy}, {span}"),
-        tiles="\n".join(_tiles(found)),
-        charts=chart,
-        critical="",
-        decisions=_remarks(found) + _decisions(found),
-        version=escape(installed_version()),
+    return page_text(
+        title=found.application,
+        subtitle=f"replayed with {found.policy}, {span}",
+        body=timeline_body(_figures(found), chart, _remarks(found) + _decisions(found)),
     )
 
 
@@ -132,16 +114,14 @@ def _unobserved(moments: Sequence[Moment]) -> list[tuple[float, float]]:
     return spans
 
 
-def _tiles(found: Replay) -> Iterable[str]:
+def _figures(found: Replay) -> list[tuple[str, str, str]]:
     share = found.unobserved / len(found.moments)
-    for label, value in (
-        ("changes made", str(found.steps_done)),
-        (f"changes by {found.policy}", str(found.steps)),
-        ("windows", str(len(found.moments))),
-        ("of them at another size", f"{share:.0%}"),
-    ):
-        inside = f'<div class="label">{escape(label)}</div><div class="value">{escape(value)}</div>'
-        yield f'<div class="tile">{inside}</div>'
+    return [
+        ("changes made", str(found.steps_done), ""),
+        (f"changes by {found.policy}", str(found.steps), ""),
+        ("windows", str(len(found.moments)), ""),
+        ("of them at another size", f"{share:.0%}", ""),
+    ]
 
 
 def _remarks(found: Replay) -> str:

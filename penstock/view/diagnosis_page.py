@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from string import Template
 
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
@@ -13,8 +12,7 @@ from penstock.diagnose.answer import Finding
 from penstock.diagnose.diagnosis import Diagnosis
 from penstock.diagnose.what_if import WhatIf
 from penstock.view import diagnosis_charts, figures
-from penstock.view.html import installed_version
-from penstock.view.page import SCRIPT, STYLE, framed
+from penstock.view.page import CHART_CONFIG, page_text
 
 _STYLE = """
 .answer { font-size: 20px; line-height: 1.4; }
@@ -31,7 +29,6 @@ h3 + p { margin: 0; }
 """
 # A chart is drawn while the page is still read, when it may have the room of its neighbours.
 _FIT = 'document.querySelectorAll(".plotly-graph-div").forEach(function (one) { Plotly.Plots.resize(one); });'
-_PAGE = framed("$body", head="<script>$plotly</script>\n")
 
 
 def diagnosis_page(diagnoses: Sequence[Diagnosis]) -> str:
@@ -40,14 +37,13 @@ def diagnosis_page(diagnoses: Sequence[Diagnosis]) -> str:
     alone = len(diagnoses) == 1
     title = first.name or first.application if alone else f"{len(diagnoses)} applications"
     parts = [_application(one, number, alone) for number, one in enumerate(diagnoses)]
-    return Template(_PAGE).substitute(
-        title=escape(title),
-        subtitle=escape(_span(first) if alone else "where their latency comes from"),
-        style=STYLE + _STYLE,
-        script=SCRIPT + _FIT,
-        plotly=get_plotlyjs(),
+    return page_text(
+        title=title,
+        subtitle=_span(first) if alone else "where their latency comes from",
         body="\n".join(parts if alone else [_overview(diagnoses), *parts]),
-        version=escape(installed_version()),
+        style=_STYLE,
+        script=_FIT,
+        head=f"<script>{get_plotlyjs()}</script>\n",
     )
 
 
@@ -120,8 +116,7 @@ def _summaries(diagnosis: Diagnosis) -> str:
 
 
 def _card(title: str, note: str, figure: go.Figure, heading: str = "h3") -> str:
-    config = {"displayModeBar": False, "responsive": True}
-    chart = figure.to_html(full_html=False, include_plotlyjs=False, config=config)
+    chart = figure.to_html(full_html=False, include_plotlyjs=False, config=CHART_CONFIG)
     told = f'<p class="quiet">{escape(note)}</p>' if note else ""
     if heading == "h2":
         return f'<h2>{escape(title)}</h2><section class="card">{told}{chart}</section>'

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
-from string import Template
 from typing import Any
 
-from penstock.errors import ActionFailed
 from penstock.view import figures
-from penstock.view.page import PAGE, SCRIPT, STYLE
+from penstock.view.page import CHART_CONFIG, page_text, timeline_body, write_text
 from penstock.view.words import change, critical, decision_word, effect, mode
 
 Status = Mapping[str, Any]
@@ -21,27 +18,18 @@ CHART = "timeline"
 
 def page(status: Status) -> str:
     """The page for one status, as text."""
-    return Template(PAGE).substitute(
-        style=STYLE,
-        script=SCRIPT,
-        title=escape(str(status.get("name") or status["application"])),
-        subtitle=escape(_subtitle(status)),
-        tiles="\n".join(_tile(label, value, note) for label, value, note in summary(status)),
-        charts=_charts(status),
-        critical=_critical(status.get("queries", ()), status.get("recent", ())),
-        decisions=decision_table(status.get("decisions", ())),
-        version=escape(installed_version()),
+    critical_path = _critical(status.get("queries", ()), status.get("recent", ()))
+    decisions = decision_table(status.get("decisions", ()))
+    return page_text(
+        title=str(status.get("name") or status["application"]),
+        subtitle=_subtitle(status),
+        body=timeline_body(summary(status), _charts(status), decisions, between=critical_path),
     )
 
 
 def write_page(status: Status, path: Path) -> Path:
     """Write the page and return its absolute path."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(status), encoding="utf-8")
-    except OSError as error:
-        raise ActionFailed(f"cannot write the page {path}: {error.strerror}") from error
-    return path.resolve()
+    return write_text(page(status), path)
 
 
 def summary(status: Status) -> list[tuple[str, str, str]]:
@@ -92,8 +80,7 @@ def _charts(status: Status) -> str:
     from penstock.view.charts import timeline
 
     figure = timeline(status.get("recent", ()), status.get("decisions", ()))
-    config = {"displayModeBar": False, "responsive": True}
-    text: str = figure.to_html(full_html=False, include_plotlyjs=True, div_id=CHART, config=config)
+    text: str = figure.to_html(full_html=False, include_plotlyjs=True, div_id=CHART, config=CHART_CONFIG)
     return text
 
 
@@ -105,8 +92,8 @@ def _critical(queries: Sequence[Mapping[str, Any]], recent: Sequence[Mapping[str
     if not shown:
         return ""
     said = "".join(f"<p>{escape(words)}</p>" for words in map(critical, shown) if words)
-    config = {"displayModeBar": False, "responsive": True}
-    chart = critical_path(shown, recent).to_html(full_html=False, include_plotlyjs=False, config=config)
+    drawn = critical_path(shown, recent)
+    chart = drawn.to_html(full_html=False, include_plotlyjs=False, config=CHART_CONFIG)
     return f'<h2>What batches waited for</h2>\n<section class="card">{said}{chart}</section>'
 
 
@@ -115,12 +102,6 @@ def _subtitle(status: Status) -> str:
     span = figures.seconds(recent[-1]["at"] - recent[0]["at"]) if recent else "nothing observed yet"
     until = f", until {figures.day_and_clock(recent[-1]['at'])}" if recent else ""
     return f"{status['application']} · policy {status['policy']} · {mode(status)} · {span}{until}"
-
-
-def _tile(label: str, value: str, note: str) -> str:
-    parts = (("label", label), ("value", value), ("note", note))
-    inside = "".join(f'<div class="{kind}">{escape(text)}</div>' for kind, text in parts)
-    return f'<div class="tile">{inside}</div>'
 
 
 def _last(recent: Sequence[Mapping[str, Any]], key: str) -> float | None:
@@ -139,11 +120,3 @@ def _range(held: Sequence[float]) -> str:
 def _directions(changes: Sequence[Mapping[str, Any]]) -> str:
     out = sum(one["kind"] == "scale-out" for one in changes)
     return f"{out} out, {len(changes) - out} in"
-
-
-def installed_version() -> str:
-    """The version of the installed package; empty where it is not installed."""
-    try:
-        return version("penstock")
-    except PackageNotFoundError:
-        return ""

@@ -1,8 +1,18 @@
-"""The frame of the HTML page: its markup, style and the script that follows light and dark."""
+"""The frame of all HTML pages: markup, style, the script that follows light and dark, and their writing."""
 
 from __future__ import annotations
 
-STYLE = """
+from collections.abc import Iterable
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import ActionFailed
+
+CHART_CONFIG: dict[str, Any] = {"displayModeBar": False, "responsive": True}
+
+_STYLE = """
 :root { color-scheme: light dark; --ground: #f6f7f9; --card: #ffffff; --ink: #1d2733; --quiet: #66727f;
   --rule: #e1e5ea; --out: #2a9d74; --in: #3b82c4; --warn: #d9822b; --bad: #c94f4f;
   --moved: #8a6fc1; }
@@ -42,7 +52,7 @@ tr.hold td, tr.wait td { color: var(--quiet); }
 footer { margin-top: 28px; font-size: 13px; }
 """
 
-SCRIPT = """
+_SCRIPT = """
 (function () {
   var root = document.documentElement, charts = document.querySelectorAll(".plotly-graph-div");
   var system = window.matchMedia("(prefers-color-scheme: dark)");
@@ -55,7 +65,7 @@ SCRIPT = """
       var mine = Object.assign({}, change);
       Object.keys(chart.layout).forEach(function (name) {
         if (name.startsWith("yaxis")) { mine[name + ".gridcolor"] = rule; }
-        if (name.startsWith("xaxis")) { mine[name + ".linecolor"] = mine[name + ".tickcolor"] = rule; }
+        if (/^[xy]axis/.test(name)) { mine[name + ".linecolor"] = mine[name + ".tickcolor"] = rule; }
       });
       Plotly.relayout(chart, mine);
     });
@@ -70,37 +80,74 @@ SCRIPT = """
 """
 
 
-def framed(body: str, title: str = "$title", style: str = "", head: str = "") -> str:
-    """The template of a page: this body between the head, with its title and light and dark, and the foot."""
+_FOOT = "Written by Penstock {version}. The page holds all that it shows and needs no network."
+
+Figure = tuple[str, str, str]
+"""What a tile shows: label, value, note; a note may be empty."""
+
+
+def page_text(
+    title: str, subtitle: str, body: str, style: str = "", script: str = "", head: str = "", tab: str = ""
+) -> str:
+    """A whole page around this body; title, subtitle and the browser's tab are taken as plain text."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title} · Penstock</title>
-<style>$style{style}</style>
+<title>{escape(tab or title)} · Penstock</title>
+<style>{_STYLE}{style}</style>
 {head}</head>
 <body>
 <main>
 <header>
-<div><h1>$title</h1><p>$subtitle</p></div>
+<div><h1>{escape(title)}</h1><p>{escape(subtitle)}</p></div>
 <button id="theme" type="button">light / dark</button>
 </header>
 {body}
-<footer>Written by Penstock $version. The page holds all that it shows and needs no network.</footer>
+<footer>{_FOOT.format(version=escape(_version()))}</footer>
 </main>
-<script>$script</script>
+<script>{_SCRIPT}{script}</script>
 </body>
 </html>
 """
 
 
-PAGE = framed("""<section class="tiles">
-$tiles
-</section>
-<section class="card">$charts</section>
-$critical
+def tiles(shown: Iterable[Figure]) -> str:
+    """The few figures that tell most, side by side."""
+    return f'<section class="tiles">\n{"".join(_tile(*one) for one in shown)}</section>'
+
+
+def timeline_body(figures: Iterable[Figure], charts: str, decisions: str, between: str = "") -> str:
+    """What pages of a run have in common: its figures, charts over time, and the decisions."""
+    return f"""{tiles(figures)}
+<section class="card">{charts}</section>
+{between}
 <h2>Decisions</h2>
 <section class="card">
-$decisions
-</section>""")
+{decisions}
+</section>"""
+
+
+def write_text(text: str, path: Path) -> Path:
+    """Write a page and return its absolute path; raises ActionFailed."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ActionFailed(f"cannot write the page {path}: {error.strerror}") from error
+    return path.resolve()
+
+
+def _tile(label: str, value: str, note: str) -> str:
+    parts = [("label", label), ("value", value), *([("note", note)] if note else [])]
+    inside = "".join(f'<div class="{kind}">{escape(text)}</div>' for kind, text in parts)
+    return f'<div class="tile">{inside}</div>\n'
+
+
+def _version() -> str:
+    """The version of the installed package; empty where it is not installed."""
+    try:
+        return version("penstock")
+    except PackageNotFoundError:
+        return ""

@@ -10,36 +10,18 @@ from typing import Any
 
 import orjson
 
-from penstock.errors import ActionFailed
 from penstock.view import figures
-from penstock.view.html import installed_version
-from penstock.view.page import STYLE, framed
+from penstock.view.page import CHART_CONFIG, page_text, tiles, write_text
 from penstock.view.state import held_by, ranges, too_few_bins
 
 CHART = "heat-map"
 
 Plain = Mapping[str, Any]
 
-SCRIPT = """
+_SCRIPT = """
 (function () {
-  var root = document.documentElement, chart = document.getElementById("heat-map");
-  var measures = $measures, buttons = document.querySelectorAll("[data-measure]");
-  var system = window.matchMedia("(prefers-color-scheme: dark)");
-  function paint() {
-    if (!chart) { return; }
-    var style = getComputedStyle(root), ink = style.getPropertyValue("--ink").trim();
-    var rule = style.getPropertyValue("--rule").trim(), card = style.getPropertyValue("--card").trim();
-    var change = {"font.color": ink, "hoverlabel.bgcolor": card, "hoverlabel.font.color": ink,
-      "hoverlabel.bordercolor": rule};
-    Object.keys(chart.layout).forEach(function (key) {
-      if (/^[xy]axis/.test(key)) {
-        change[key + ".linecolor"] = rule;
-        change[key + ".tickcolor"] = rule;
-      }
-    });
-    Plotly.relayout(chart, change);
-  }
-  function dress(dark) { root.dataset.theme = dark ? "dark" : "light"; paint(); }
+  var chart = document.getElementById("heat-map"), measures = $measures;
+  var buttons = document.querySelectorAll("[data-measure]");
   function show(number) {
     var maps = [];
     chart.data.forEach(function (trace, index) { if (trace.type === "heatmap") { maps.push(index); } });
@@ -51,11 +33,6 @@ SCRIPT = """
   buttons.forEach(function (button) {
     button.addEventListener("click", function () { show(Number(button.dataset.measure)); });
   });
-  document.getElementById("theme").addEventListener("click", function () {
-    dress(root.dataset.theme !== "dark");
-  });
-  system.addEventListener("change", function (event) { dress(event.matches); });
-  dress(system.matches);
 })();
 """
 
@@ -65,13 +42,6 @@ button[aria-pressed="true"] { color: var(--ink); border-color: var(--ink); }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .warning { color: var(--warn); }
 """
-_BODY = """$warning
-<section class="tiles">
-$tiles
-</section>
-<section class="card">$chart</section>
-$tables"""
-PAGE = framed(_BODY, title="State of $title", style=_STYLE)
 
 
 def page(state: Plain, application: str, name: str) -> str:
@@ -81,27 +51,22 @@ def page(state: Plain, application: str, name: str) -> str:
     chart = '<p class="quiet">No query holds state yet.</p>'
     if state["queries"]:
         chart, measured = _chart(state)
-    return Template(PAGE).substitute(
-        style=STYLE,
-        title=escape(name or application),
-        subtitle=escape(f"{application} · where its state lies"),
-        warning=f'<p class="warning">{escape(str(obstacle))}</p>' if obstacle else "",
-        tiles="\n".join(_tile(*one) for one in _summary(state)),
-        chart=chart,
-        tables="\n".join(_table(query, state["workers"]) for query in state["queries"]),
-        version=escape(installed_version()),
-        script=Template(SCRIPT).substitute(measures=_script_json(measured)),
+    warning = f'<p class="warning">{escape(str(obstacle))}</p>' if obstacle else ""
+    tables = "\n".join(_table(query, state["workers"]) for query in state["queries"])
+    title = name or application
+    return page_text(
+        title=title,
+        tab=f"State of {title}",
+        subtitle=f"{application} · where its state lies",
+        body=f'{warning}{tiles(_summary(state))}\n<section class="card">{chart}</section>\n{tables}',
+        style=_STYLE,
+        script=Template(_SCRIPT).substitute(measures=_script_json(measured)),
     )
 
 
 def write_page(state: Plain, application: str, name: str, path: Path) -> Path:
     """Write the page and return its absolute path."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(state, application, name), encoding="utf-8")
-    except OSError as error:
-        raise ActionFailed(f"cannot write the page {path}: {error.strerror}") from error
-    return path.resolve()
+    return write_text(page(state, application, name), path)
 
 
 def _script_json(value: object) -> str:
@@ -119,8 +84,8 @@ def _chart(state: Plain) -> tuple[str, list[dict[str, Any]]]:
         f"{escape(one['name'])}</button>"
         for number, one in enumerate(measured)
     )
-    config = {"displayModeBar": False, "responsive": True}
-    drawn: str = heat_map(state).to_html(full_html=False, include_plotlyjs=True, div_id=CHART, config=config)
+    figure = heat_map(state)
+    drawn: str = figure.to_html(full_html=False, include_plotlyjs=True, div_id=CHART, config=CHART_CONFIG)
     return f'<div class="measures"><span class="quiet">colour:</span>{buttons}</div>{drawn}', measured
 
 
@@ -136,12 +101,6 @@ def _summary(state: Plain) -> list[tuple[str, str, str]]:
         ("slots", figures.count(slots), "in all"),
         ("imbalance", figures.share(worst), "fullest executor over the mean"),
     ]
-
-
-def _tile(label: str, value: str, note: str) -> str:
-    parts = (("label", label), ("value", value), ("note", note))
-    inside = "".join(f'<div class="{kind}">{escape(text)}</div>' for kind, text in parts)
-    return f'<div class="tile">{inside}</div>'
 
 
 def _table(query: Plain, workers: Sequence[Plain]) -> str:

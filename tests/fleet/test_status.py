@@ -18,7 +18,8 @@ from penstock.fleet.records import read_lines
 from penstock.fleet.results import decisions_of, status_of
 from penstock.fleet.round import ORDERS, FleetSettings, play
 from penstock.fleet.state import empty_state
-from penstock.fleet.status import fleet_status, status_table, write_page
+from penstock.fleet.status import fleet_status, status_table
+from penstock.fleet.status_page import write_page
 from penstock.journal.store import open_journal
 from tests.fleet.agents import GIB, a_record, a_table
 
@@ -61,7 +62,8 @@ def test_it_is_shown_as_table_json_and_page(
     assert perform(["fleet", "status", str(directory.root), "--html", str(page), "--json"]) == 0
     shown = orjson.loads(capsys.readouterr().out)
     assert shown["applications"] == 3
-    assert "short" in page.read_text() and "<script" not in page.read_text()
+    assert "short" in page.read_text() and "60 of 72" in page.read_text()
+    assert "http" not in page.read_text(), "a page needs no network"
     assert perform(["fleet", "status", str(directory.root)]) == 0
     assert "undersized" in capsys.readouterr().out
 
@@ -120,6 +122,7 @@ def test_overrides_are_read(tmp_path: Path):
         ("[]", "an object is expected"),
         ('{"a": {"pins": []}}', "a: an object with"),
         ('{"a": {"pin": ["size"]}}', "unknown parameter 'size'"),
+        ('{"a": {"pin": ["heap=2g"]}}', "a pin keeps a value here"),
         ('{"a": {"veto": ["P9"]}}', "unknown rule 'P9'"),
         ('{"a": {"force": "P1"}}', "a rule and an id"),
     ],
