@@ -13,7 +13,7 @@ boundaries nothing is half done: every bin has one owner, so a migration can end
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.decide.outcome import Status
@@ -98,6 +98,15 @@ class MigrationOutcome:
     slowest_seconds: float
     detail: str
     stopped: bool = False
+
+
+def joint_outcome(outcomes: Sequence[MigrationOutcome]) -> tuple[Status, int, str]:
+    """Status, bins moved and words of migrations at once: what moved stays moved, whatever failed."""
+    moved = sum(len(outcome.moved) for outcome in outcomes)
+    detail = "; ".join(outcome.detail for outcome in outcomes if outcome.detail)
+    if all(outcome.status is Status.DONE for outcome in outcomes):
+        return Status.DONE, moved, detail
+    return (Status.PARTIAL if moved else Status.FAILED), moved, detail
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,15 @@ from penstock.decide.outcome import Status
 from penstock.errors import ActionFailed, PenstockError
 from penstock.migrate.bins import Bin
 from penstock.migrate.boundary import Boundary, Instruction, Place, Snapshot
-from penstock.migrate.migration import Migration, MigrationOutcome, Progress, abandon, begin, step
+from penstock.migrate.migration import (
+    Migration,
+    MigrationOutcome,
+    Progress,
+    abandon,
+    begin,
+    joint_outcome,
+    step,
+)
 from penstock.migrate.migration_settings import MigrationSettings
 from penstock.migrate.plan import Plan
 from penstock.migrate.spark_placement import StateStage
@@ -251,14 +259,8 @@ def _failed(plan: Plan, why: str) -> MigrationOutcome:
 
 
 def _final(outcomes: Sequence[MigrationOutcome], before: Standing | None) -> Standing:
-    statuses = {outcome.status for outcome in outcomes}
-    worst = next((one for one in (Status.FAILED, Status.PARTIAL) if one in statuses), Status.DONE)
-    stopped = any(outcome.stopped for outcome in outcomes)
-    moved = sum(len(outcome.moved) for outcome in outcomes)
-    if worst is Status.FAILED and moved:
-        worst = Status.PARTIAL
-    detail = "; ".join(outcome.detail for outcome in outcomes if outcome.detail)
-    state = "stopped" if stopped else worst.value
+    status, moved, detail = joint_outcome(outcomes)
+    state = "stopped" if any(outcome.stopped for outcome in outcomes) else status.value
     total = before.of if before else moved
     last = (before.batch_seconds, before.steady_seconds) if before else (0.0, 0.0)
     return Standing(state, moved, total, *last, detail)

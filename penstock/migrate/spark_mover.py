@@ -13,7 +13,7 @@ from penstock.decide.outcome import Status
 from penstock.decide.policy import MoveState
 from penstock.errors import ActionFailed, PenstockError, Unsupported
 from penstock.migrate.bins import StateView
-from penstock.migrate.migration import MigrationOutcome
+from penstock.migrate.migration import joint_outcome
 from penstock.migrate.migration_settings import MigrationSettings
 from penstock.migrate.plan import Plan, Strategy, plan_from_plain
 from penstock.migrate.planner import Assignment, PlannerSettings, balance, drain
@@ -92,7 +92,7 @@ class SparkMover:
     def ended(self) -> tuple[Status, int, str] | None:
         """Status, bins moved and words; None while the migration goes on."""
         outcomes = self._migrator.poll()
-        return None if outcomes is None else _summed(outcomes)
+        return None if outcomes is None else joint_outcome(outcomes)
 
     def standing(self) -> dict[str, Any] | None:
         """How the last migration stands, as plain data."""
@@ -158,15 +158,6 @@ class SparkMover:
             most_bins_per_batch=self._settings.migration_bins_per_batch,
             gap_batches=self._settings.migration_gap,
         )
-
-
-def _summed(outcomes: Sequence[MigrationOutcome]) -> tuple[Status, int, str]:
-    moved = sum(len(outcome.moved) for outcome in outcomes)
-    statuses = {outcome.status for outcome in outcomes}
-    detail = "; ".join(outcome.detail for outcome in outcomes)
-    if statuses == {Status.DONE}:
-        return Status.DONE, moved, detail
-    return (Status.PARTIAL if moved else Status.FAILED), moved, detail
 
 
 def _obstacle(spark: SparkSession, settings: Settings) -> str | None:

@@ -7,7 +7,15 @@ from dataclasses import replace
 from penstock.decide.outcome import Status
 from penstock.migrate.boundary import Boundary, Place, Snapshot
 from penstock.migrate.configuration import Configuration, misplaced, out_of_order, unfinished
-from penstock.migrate.migration import MigrationOutcome, MigrationSettings, Progress, abandon, begin, step
+from penstock.migrate.migration import (
+    MigrationOutcome,
+    MigrationSettings,
+    Progress,
+    abandon,
+    begin,
+    joint_outcome,
+    step,
+)
 from penstock.migrate.plan import Plan, Strategy
 from tests.migrate.model import QUERY, Cluster, a_bin, a_view, moves, play
 
@@ -272,3 +280,11 @@ def test_a_slow_cluster_does_not_end_what_only_waits_for_its_batch() -> None:
     outcome = play(cluster, progress).outcome
     assert outcome is not None
     assert [move.batch for move in outcome.moved] == [30]
+
+
+def test_what_became_of_several_queries_at_once() -> None:
+    done = ended_with(Cluster.of(VIEW), a_plan())
+    failed = replace(done, status=Status.FAILED, moved=(), detail="the query ended")
+    assert joint_outcome([done, done]) == (Status.DONE, 6, f"{done.detail}; {done.detail}")
+    assert joint_outcome([done, failed]) == (Status.PARTIAL, 3, f"{done.detail}; the query ended")
+    assert joint_outcome([failed]) == (Status.FAILED, 0, "the query ended")
