@@ -1,4 +1,4 @@
-"""`penstock override`: an operator pins a parameter, vetoes a rule of Sage, or forces one."""
+"""`penstock override`: an operator pins or sets a parameter, vetoes a rule of Sage, or forces one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def add_to(app: typer.Typer) -> None:
 def override(
     name: Annotated[str, typer.Argument(help="The application, by its name.")],
     pin: Annotated[
-        Named, typer.Option("--pin", help="A parameter that stays as it is, such as heap.")
+        Named,
+        typer.Option(
+            "--pin", help="A parameter that stays as it is, such as heap, or gets a value: heap=2g."
+        ),
     ] = None,
     veto: Annotated[Named, typer.Option("--veto", help="A rule that is silent, such as P3.")] = None,
     force: Annotated[

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.sage_metrics import HeldSize, Parameter, Rule, SizingHistory, SizingInput
-from penstock.decide.sage_rules import likely_beside_heap, whole_mebibytes
+from penstock.decide.sage_rules import lasting, likely_beside_heap, whole_mebibytes
 from penstock.decide.sage_settings import SageSettings
 
 MARGIN = 1.1
@@ -132,7 +132,8 @@ def _own_heap(history: SizingHistory, settings: SageSettings) -> float:
     """What is committed, or what P1's bound on use needs; unknown where heap was short or spilled."""
     if _any(history.spilled_bytes) or _any(history.out_of_memory_count):
         return math.nan
-    committed, used = float(np.max(history.heap_committed_bytes)), float(np.max(history.heap_used_bytes))
+    committed = float(np.max(history.heap_committed_bytes))
+    used = lasting(history.heap_used_bytes, settings.least_up_samples)
     if math.isnan(committed + used):
         return math.nan
     return max(committed, used / settings.heap_used_high, settings.least_heap_bytes / MARGIN)

@@ -37,7 +37,7 @@ def decide(given: SizingInput, settings: SageSettings) -> SizingRound:
     """Apply the rules in order until one decides; with an action in flight, none is applied.
 
     A scale-up that was wanted and held back forbids every scale-down of the round: these rely on the rules
-    above them to hold.
+    above them to hold. A scale-down that was held back leaves the others free.
     """
     if given.action_in_flight:
         return SizingRound(awaiting="the end of the action in flight")
@@ -48,7 +48,7 @@ def decide(given: SizingInput, settings: SageSettings) -> SizingRound:
         return SizingRound(awaiting="enough samples since the last change")
     held_back: list[tuple[Rule, int]] = []
     for rule in RULES:
-        if rule not in UP_RULES and held_back:
+        if rule not in UP_RULES and any(wanted in UP_RULES for wanted, _ in held_back):
             break
         answer = _one(view, rule)
         if isinstance(answer, Sizing):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.decide.sage_metrics import Overrides, Parameter, Rule
+from penstock.decide.sage_values import value_of, written
 from penstock.errors import BadInput
 
 KEYS = frozenset({"by", "pin", "veto", "force"})
@@ -14,10 +15,14 @@ KEYS = frozenset({"by", "pin", "veto", "force"})
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was said of one application; a force is obeyed once, another id makes it another force."""
+    """What was said of one application; a force is obeyed once, another id makes it another force.
+
+    `values` are those that pinned parameters are to have; a pin without one keeps what is held.
+    """
 
     overrides: Overrides = field(default_factory=Overrides)
     force_id: str = ""
+    values: Mapping[Parameter, float] = field(default_factory=dict)
 
 
 def no_word() -> Said:
@@ -32,10 +37,12 @@ def said_of(body: Any, place: str) -> Said:
     force = body.get("force") or {}
     if force and not (isinstance(force, Mapping) and set(force) == {"rule", "id"}):
         raise BadInput(f"{place}: force: a rule and an id are expected")
-    pinned = frozenset(parameter_named(name, place) for name in _listed(body, "pin", place))
+    pins = pins_of(_listed(body, "pin", place), place)
     vetoed = frozenset(rule_named(name, place) for name in _listed(body, "veto", place))
     forced = rule_named(force["rule"], place) if force else Rule.NONE
-    return Said(Overrides(pinned, vetoed, forced, str(body.get("by", ""))), str(force.get("id", "")))
+    overrides = Overrides(frozenset(pins), vetoed, forced, str(body.get("by", "")))
+    values = {parameter: value for parameter, value in pins.items() if value is not None}
+    return Said(overrides, str(force.get("id", "")), values)
 
 
 def together(first: Said, second: Said) -> Said:
@@ -44,7 +51,24 @@ def together(first: Said, second: Said) -> Said:
     pinned = first.overrides.pinned | second.overrides.pinned
     vetoed = first.overrides.vetoed | second.overrides.vetoed
     forced = second if second.overrides.forced is not Rule.NONE else first
-    return Said(Overrides(pinned, vetoed, forced.overrides.forced, by), forced.force_id)
+    values = {**first.values, **second.values}
+    return Said(Overrides(pinned, vetoed, forced.overrides.forced, by), forced.force_id, values)
+
+
+def pins_of(names: Sequence[object], place: str) -> dict[Parameter, float | None]:
+    """Parameters that are pinned, with the value that each is to have; the last word on one counts."""
+    found: dict[Parameter, float | None] = {}
+    for name in names:
+        parameter, sign, value = str(name).partition("=")
+        known = parameter_named(parameter, place)
+        found[known] = value_of(known, value.strip(), f"{place}: pin: {parameter}") if sign else None
+    return found
+
+
+def pin_written(parameter: Parameter, value: float | None) -> str:
+    """A pin as operators write it, such as heap or heap=2048m."""
+    name = parameter_name(parameter)
+    return name if value is None else f"{name}={written(parameter, value)}"
 
 
 def parameter_named(name: object, place: str) -> Parameter:

@@ -24,6 +24,7 @@ from penstock.decide.sage_metrics import HeldSize, Parameter, Rule, Sizing, Sizi
 from penstock.decide.sage_overrides import Said, no_word
 from penstock.decide.sage_sample import GcClock, history_of, sample_of
 from penstock.decide.sage_settings import SageSettings
+from penstock.decide.sage_values import with_values
 from penstock.decide.sage_words import proposal_of, reason_of, spark_settings, with_notes
 from penstock.errors import BadInput
 
@@ -115,6 +116,9 @@ class SagePolicy:
 
     def _judge(self, window: ApplicationWindow, held: Mapping[str, int]) -> Proposal | NotReady:
         given = self._given(window, held)
+        by_hand = self._set_by_hand(given, window)
+        if isinstance(by_hand, Resize):
+            return by_hand
         found = decide(given, self._settings)
         if given.overrides.forced is not Rule.NONE:
             self._obeyed = self.said().force_id
@@ -122,9 +126,9 @@ class SagePolicy:
             return NotReady("the size is not judged", found.awaiting)
         if found.decision is None and window.sizing is not None:
             self._note_size(given, found, window)
-            first = self._first_size(given, window)
-            if first is not None:
-                return first
+            other = by_hand or self._first_size(given, window)
+            if other is not None:
+                return other
         fitted = self._fitted(window, given.held, found.decision)
         if found.decision is None or fitted.decision is None:
             return Hold(_why(found, fitted))
@@ -154,6 +158,30 @@ class SagePolicy:
             too_small=self._too_small,
             overrides=overrides,
         )
+
+    def _set_by_hand(self, given: SizingInput, window: ApplicationWindow) -> Proposal | None:
+        """What operators have set and is not in effect yet, in one restart; a Hold where it cannot be had."""
+        after = with_values(given.held, self.said().values)
+        if window.sizing is None or after == given.held:
+            return None
+        decision = Sizing(Rule.NONE, Symptom.FORCED, math.nan, math.nan, after)
+        fitted = self._fitted(window, given.held, decision)
+        by = f"set by {given.overrides.by or 'an operator'}"
+        if fitted.decision is None:
+            return Hold(f"{by}, and cannot be met: {'; '.join(fitted.notes)}")
+        expected = ExpectedEffect("the values that an operator asked for are in effect")
+        return self._resize(given.held, fitted, by, expected)
+
+    def _resize(self, before: HeldSize, fitted: Fitted, why: str, expected: ExpectedEffect) -> Proposal:
+        """Several settings in one restart, with the values before and after in the reason."""
+        assert fitted.decision is not None
+        changes, old = (
+            spark_settings(before, fitted.decision.after),
+            spark_settings(fitted.decision.after, before),
+        )
+        told = ", ".join(f"{key} {old[key]} → {new}" for key, new in changes.items())
+        seen = dict(self._samples[-1][1])
+        return with_notes(Resize(changes, f"{why}; {told}", expected, old, seen), fitted.notes)
 
     def _is_obeyed(self, said: Said) -> bool:
         return said.overrides.forced is not Rule.NONE and said.force_id == self._obeyed
@@ -188,13 +216,8 @@ class SagePolicy:
         if fitted.decision is None:
             return None
         self._proposed_first = True
-        after, before = fitted.decision.after, given.held
-        changes = spark_settings(before, after)
-        old = spark_settings(after, before)
-        told = ", ".join(f"{key} {old[key]} → {new}" for key, new in changes.items())
         expected = ExpectedEffect("what is not needed is given back, in one restart")
-        seen = dict(self._samples[-1][1])
-        return with_notes(Resize(changes, f"{found.reason}; {told}", expected, old, seen), fitted.notes)
+        return self._resize(given.held, fitted, found.reason, expected)
 
     def _scale(
         self, size: HeldSize, found: SizingRound, held: Mapping[str, int], now: float, fitted: Fitted

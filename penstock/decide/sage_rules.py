@@ -67,10 +67,13 @@ def memory_up(view: RoundView) -> list[Sizing]:
     """P2: what is resident beside the heap (native memory, RocksDB, Python workers) against the overhead.
 
     Heap and the rest are two settings on Spark, and the heap may fill up at any time: a full heap must not
-    look like a full container, nor an empty one hide that the rest has outgrown its share.
+    look like a full container, nor an empty one hide that the rest has outgrown its share. Where the factor
+    falls short of what is resident already, that is what it goes to: each step costs a restart.
     """
-    grown = max(view.held.overhead_bytes, view.settings.least_overhead_bytes) * view.settings.overhead_factor
-    after = replace(view.held, overhead_bytes=whole_mebibytes(grown))
+    settings, overhead = view.settings, view.held.overhead_bytes
+    grown = whole_mebibytes(max(overhead, settings.least_overhead_bytes) * settings.overhead_factor)
+    resident = whole_mebibytes(_beside(view) / settings.overhead_target)
+    after = replace(view.held, overhead_bytes=resident if resident > grown else grown)
     for symptom, measured, bound in _memory_signs(view):
         if measured > bound:
             return [Sizing(Rule.MEMORY_UP, symptom, measured, bound, after)]
@@ -137,7 +140,8 @@ def heap_down(view: RoundView) -> list[Sizing]:
     """P6: down to the largest committed heap, which the JVM has judged enough for what lives and for GC.
 
     Never to where P1's bound on use would be met, nor below what Spark starts with, and not after spill or a
-    failure for want of heap, nor while much time goes into GC.
+    failure for want of heap, nor while much time goes into GC. As for P1, use counts only where it lasts:
+    between two collections it rises to the brim of what is committed, whatever lives.
     """
     long, held = view.long, view.held
     if long is None or _total(long.spilled_bytes) > 0 or _total(long.out_of_memory_count) > 0:
@@ -146,7 +150,8 @@ def heap_down(view: RoundView) -> list[Sizing]:
         return []
     committed = _most(long.heap_committed_bytes)
     wanted = whole_mebibytes(committed)
-    room = whole_mebibytes(_most(long.heap_used_bytes) / view.settings.heap_used_high)
+    lasts = lasting(long.heap_used_bytes, view.settings.least_up_samples)
+    room = whole_mebibytes(lasts / view.settings.heap_used_high)
     wanted = room if room > wanted else wanted
     least = whole_mebibytes(view.settings.least_heap_bytes)
     wanted = least if least > wanted else wanted
@@ -214,6 +219,12 @@ def whole_mebibytes(size: float) -> float:
     return _ceiling(size / MEBIBYTE) * MEBIBYTE
 
 
+def lasting(values: Floats, samples: int) -> float:
+    """The largest value that so many samples in a row did not fall below; NaN where one was not measured."""
+    rows = np.lib.stride_tricks.sliding_window_view(values, min(samples, len(values)))
+    return float(np.max(np.min(rows, axis=1)))
+
+
 def _heap_signs(view: RoundView) -> list[tuple[Symptom, float, float]]:
     """What asks for more heap, the surest sign first: symptom, measured, bound.
 
@@ -263,12 +274,18 @@ def _memory_signs(view: RoundView) -> list[tuple[Symptom, float, float]]:
     recent, overhead = view.recent, view.held.overhead_bytes
     if recent is None:
         return []
-    beside = _most(recent.memory_used_bytes - recent.heap_committed_bytes)
+    beside = _beside(view)
     used = beside / overhead if overhead > 0 else math.inf if beside > 0 else 0.0
     return [
         (Symptom.MEMORY_KILL, _total(recent.memory_kill_count), 0.0),
         (Symptom.OVERHEAD_USED, used, view.settings.overhead_high),
     ]
+
+
+def _beside(view: RoundView) -> float:
+    """The most that was resident beside the heap of late."""
+    recent = view.recent
+    return NAN if recent is None else _most(recent.memory_used_bytes - recent.heap_committed_bytes)
 
 
 def _gc_share(recent: SizingHistory) -> float:

@@ -27,7 +27,7 @@ class SageSettings:
     gc_per_minute_high: float = 120.0
     heap_factor: float = 1.5
     overhead_high: float = 0.9
-    overhead_target: float = 0.75
+    overhead_target: float = 0.8
     overhead_factor: float = 1.5
     least_overhead_bytes: float = 384 * MEBIBYTE
     cpu_high: float = 0.95

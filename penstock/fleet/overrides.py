@@ -33,6 +33,8 @@ def read_overrides(path: Path | None) -> dict[str, tuple[Overrides, int]]:
 
 def _override(said: Any, place: str) -> tuple[Overrides, int]:
     found = said_of(said, place)
+    if found.values:
+        raise BadInput(f"{place}: pin: a pin keeps a value here; `penstock override` sets one")
     # a small number, since columnar code keeps it
     force_id = zlib.crc32(found.force_id.encode()) + 1 if found.overrides.forced is not Rule.NONE else 0
     return found.overrides, force_id

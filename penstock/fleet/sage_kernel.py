@@ -27,6 +27,8 @@ from penstock.fleet.sage_windows import first_after
 
 _P1, _P2, _P3, _P4, _P5, _P6, _P7, _P8 = (int(rule) for rule in Rule if rule is not Rule.NONE)
 IN_FLIGHT, TOO_FEW = 1, 2
+_UP_BITS = (1 << BITS * (_P4 + 1)) - 1
+"""Where it is kept why a scale-up was held back."""
 _UP_SECONDS, _DOWN_SECONDS = BOUND["up_window_seconds"], BOUND["down_window_seconds"]
 _LEAST_UP, _LEAST_DOWN = BOUND["least_up_samples"], BOUND["least_down_samples"]
 
@@ -86,7 +88,7 @@ def _in_order(
     """P1 to P8; a scale-up that was wanted and held back forbids every scale-down."""
     held_back = 0
     for rule in range(_P1, _P8 + 1):
-        if rule > _P4 and held_back:
+        if rule > _P4 and held_back & _UP_BITS:
             break
         answer = _rule(rule, recent, long, held, known, orders, bounds, told)
         if answer == DECIDED:

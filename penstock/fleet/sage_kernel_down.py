@@ -24,7 +24,7 @@ from penstock.fleet.sage_columns import (
     TASK_CPUS,
 )
 from penstock.fleet.sage_kernel_up import DECIDED, NOTHING, allowed, settle
-from penstock.fleet.sage_windows import ceiling, most, total, whole_mebibytes
+from penstock.fleet.sage_windows import ceiling, lasting, most, total, whole_mebibytes
 
 _HEAP_USED, _COMMITTED, _RESIDENT = (
     COLUMN[name] for name in ("heap_used_bytes", "heap_committed_bytes", "memory_used_bytes")
@@ -42,7 +42,9 @@ _UNUSED, _FORCED = int(Symptom.UNUSED), int(Symptom.FORCED)
 
 
 _GAIN, _DRAINED, _HEAP_HIGH = (BOUND[name] for name in ("least_gain", "drained_seconds", "heap_used_high"))
-_LEAST_HEAP, _GC_HIGH = BOUND["least_heap_bytes"], BOUND["gc_time_high"]
+_LEAST_HEAP, _GC_HIGH, _LEAST_UP = (
+    BOUND[name] for name in ("least_heap_bytes", "gc_time_high", "least_up_samples")
+)
 _GC_SECONDS, _SECONDS = COLUMN["gc_seconds"], COLUMN["seconds"]
 _OVERHEAD_TARGET, _LEAST_OVERHEAD, _CPU_TARGET = (
     BOUND[name] for name in ("overhead_target", "least_overhead_bytes", "cpu_target")
@@ -96,7 +98,8 @@ def heap_down(
         return NOTHING
     committed = most(long, _COMMITTED)
     wanted = whole_mebibytes(committed)
-    room = whole_mebibytes(most(long, _HEAP_USED) / bounds[_HEAP_HIGH])
+    lasts = lasting(long, _HEAP_USED, int(bounds[_LEAST_UP]))
+    room = whole_mebibytes(lasts / bounds[_HEAP_HIGH])
     wanted = room if room > wanted else wanted
     floor = whole_mebibytes(bounds[_LEAST_HEAP])
     wanted = floor if floor > wanted else wanted

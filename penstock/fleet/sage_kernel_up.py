@@ -61,8 +61,8 @@ _HEAP_HIGH, _GC_HIGH, _GC_OFTEN_HIGH, _HEAP_FACTOR = (
     BOUND[name] for name in ("heap_used_high", "gc_time_high", "gc_per_minute_high", "heap_factor")
 )
 _FRACTION_STEP, _MOST_FRACTION = BOUND["memory_fraction_step"], BOUND["most_memory_fraction"]
-_OVERHEAD_HIGH, _LEAST_OVERHEAD, _OVERHEAD_FACTOR = (
-    BOUND[name] for name in ("overhead_high", "least_overhead_bytes", "overhead_factor")
+_OVERHEAD_HIGH, _LEAST_OVERHEAD, _OVERHEAD_FACTOR, _OVERHEAD_TARGET = (
+    BOUND[name] for name in ("overhead_high", "least_overhead_bytes", "overhead_factor", "overhead_target")
 )
 _CPU_HIGH, _CPU_FACTOR = BOUND["cpu_high"], BOUND["cpu_factor"]
 _LEAST_GROWTH, _CORRELATED = BOUND["least_backlog_growth"], BOUND["correlation_threshold"]
@@ -161,17 +161,22 @@ def _driver(recent: Floats, held: Floats, orders: Integers, bounds: Floats, told
 
 
 @numba.njit(cache=True)
-def _memory_sign(recent: Floats, held: Floats, bounds: Floats) -> tuple[int, float, float]:
-    killed = total(recent, _KILLS)
-    if killed > 0:
-        return _KILLED, killed, 0.0
+def _beside(recent: Floats) -> float:
     beside = -np.inf
     for place in range(len(recent)):
         value = np.float64(recent[place, _RESIDENT]) - np.float64(recent[place, _COMMITTED])
         if math.isnan(value):
-            return 0, np.nan, np.nan
+            return np.nan
         beside = max(beside, value)
-    overhead = held[OVERHEAD]
+    return beside if len(recent) else np.nan
+
+
+@numba.njit(cache=True)
+def _memory_sign(recent: Floats, held: Floats, bounds: Floats) -> tuple[int, float, float]:
+    killed = total(recent, _KILLS)
+    if killed > 0:
+        return _KILLED, killed, 0.0
+    beside, overhead = _beside(recent), held[OVERHEAD]
     used = beside / overhead if overhead > 0 else np.inf if beside > 0 else 0.0
     return (_OVERHEAD_FULL if used > bounds[_OVERHEAD_HIGH] else 0), used, bounds[_OVERHEAD_HIGH]
 
@@ -191,8 +196,9 @@ def memory_up(
     answer = allowed(orders, _P2, _PIN_OVERHEAD)
     if answer != DECIDED:
         return answer
-    grown = max(held[OVERHEAD], bounds[_LEAST_OVERHEAD]) * bounds[_OVERHEAD_FACTOR]
-    return settle(told, symptom, measured, limit, OVERHEAD, whole_mebibytes(grown))
+    grown = whole_mebibytes(max(held[OVERHEAD], bounds[_LEAST_OVERHEAD]) * bounds[_OVERHEAD_FACTOR])
+    resident = whole_mebibytes(_beside(recent) / bounds[_OVERHEAD_TARGET])
+    return settle(told, symptom, measured, limit, OVERHEAD, resident if resident > grown else grown)
 
 
 @numba.njit(cache=True)

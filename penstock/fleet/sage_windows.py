@@ -45,6 +45,19 @@ def most(samples: Floats, column: int) -> float:
 
 
 @numba.njit(cache=True)
+def lasting(samples: Floats, column: int, count: int) -> float:
+    """The largest value of a column that so many samples in a row did not fall below."""
+    found = -np.inf
+    width = min(count, len(samples))
+    for place in range(len(samples) - width + 1):
+        lowest = least(samples[place : place + width], column)
+        if math.isnan(lowest):
+            return np.nan
+        found = max(found, lowest)
+    return found
+
+
+@numba.njit(cache=True)
 def total(samples: Floats, column: int) -> float:
     """The sum of a column, from the oldest to the newest."""
     found = 0.0

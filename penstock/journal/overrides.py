@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from penstock.decide.sage_overrides import Said, no_word, parameter_name, parameter_named, rule_named, said_of
+from penstock.decide.sage_overrides import Said, no_word, pin_written, pins_of, rule_named, said_of
 from penstock.errors import PenstockError
 
 KIND, KEY = "overrides", "said"
@@ -39,12 +39,12 @@ def override(
     clear: bool = False,
 ) -> dict[str, Any]:
     """Add to what is in force, or begin anew with `clear`; gives what is in force then."""
-    pins = [parameter_name(parameter_named(name, "--pin")) for name in pin]
+    pins = [pin_written(*one) for one in pins_of(pin, "--pin").items()]
     vetoes = [f"P{int(rule_named(name, '--veto'))}" for name in veto]
     known = said_by_operators(memories, application)
     held: dict[str, Any] = {"pin": [], "veto": [], "force": None} if clear else known
     body = {
-        "pin": sorted({*held["pin"], *pins}),
+        "pin": sorted(pin_written(*one) for one in pins_of([*held["pin"], *pins], "--pin").items()),
         "veto": sorted({*held["veto"], *vetoes}),
         "force": held["force"],
         "by": by,

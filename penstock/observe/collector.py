@@ -15,6 +15,7 @@ from penstock.dataflow.critical import CriticalWindow
 from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.dataflow.metrics import InstanceMetrics, MetricWindow
 from penstock.dataflow.window import QueryWindow, SourceRate
+from penstock.observe.cache_misses import cache_advice
 from penstock.observe.latency import Latency, MeasuredBy, measured, over_batches
 from penstock.observe.matching import OfferedToSource, rates_of_leaves
 from penstock.observe.progress import BatchProgress
@@ -92,6 +93,11 @@ class QueryCollector:
             warning = track.add(source, progress.start, waiting.get(number))
             if warning is not None and warning not in self.warnings:
                 self.warnings.append(warning)
+
+    def advice(self) -> list[str]:
+        """What the reports recommend that no policy does by itself."""
+        found = cache_advice(self.name, [batch.progress for batch in self._batches])
+        return [found] if found is not None else []
 
     def window(self, start: float, now: float) -> QueryWindow | None:
         """The window [start, now), or None until the first batch has shown the operators."""

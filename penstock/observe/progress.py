@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -75,6 +75,9 @@ class BatchProgress:
     state_commit_ms: float = 0.0
     event_times: EventTimes | None = None
     """None without a watermark, and for a batch without records."""
+    cache_hits: float = 0.0
+    cache_misses: float = 0.0
+    """Block reads of RocksDB in this batch; Spark counts anew whenever it loads the state."""
 
     @property
     def end(self) -> float:
@@ -97,14 +100,19 @@ def parse_progress(report: Mapping[str, Any]) -> BatchProgress:
             executed="addBatch" in durations,
             state_rows=sum(int(_count(op.get("numRowsTotal"))) for op in stores),
             phases_ms={name: _count(value) for name, value in durations.items()},
-            state_load_ms=sum(
-                _count((op.get("customMetrics") or {}).get("rocksdbLoadLatencyMs")) for op in stores
-            ),
+            state_load_ms=_custom(stores, "rocksdbLoadLatencyMs"),
             state_commit_ms=sum(_count(op.get("commitTimeMs")) for op in stores),
             event_times=_event_times(report.get("eventTime") or {}),
+            cache_hits=_custom(stores, "rocksdbReadBlockCacheHitCount"),
+            cache_misses=_custom(stores, "rocksdbReadBlockCacheMissCount"),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise BadMetrics(f"a progress report cannot be read: {error!r}") from error
+
+
+def _custom(stores: Sequence[Mapping[str, Any]], name: str) -> float:
+    """A metric of the state store's own, over all operators with state."""
+    return sum(_count((store.get("customMetrics") or {}).get(name)) for store in stores)
 
 
 def _moment(text: Any) -> float:

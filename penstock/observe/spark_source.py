@@ -192,7 +192,7 @@ class SparkSource:
                 self._add(query, collector, progress, number in detailed, waiting, analysed_at)
             except BadMetrics as error:
                 collector.warnings.append(f"query {query.name}: {error}")
-        warnings, collector.warnings = collector.warnings, []
+        warnings, collector.warnings = [*collector.warnings, *collector.advice()], []
         return warnings
 
     def _add(

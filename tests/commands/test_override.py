@@ -46,7 +46,33 @@ def test_words_add_up_are_obeyed_and_cleared(capsys: Captured, config: list[str]
     assert "pin heap" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("words", "named"), [(["--pin", "hip"], "--pin"), (["--force", "P9"], "--force")])
+def test_a_pin_can_carry_a_value_and_the_last_word_counts(
+    capsys: Captured, config: list[str], tmp_path: Path
+):
+    assert perform(["override", "words", "--pin", "heap=2g", "--pin", "cpu", *config, "--json"]) == 0
+    assert last_json(capsys)["pin"] == ["cpu", "heap=2048m"]
+    assert perform(["override", "words", "--pin", "heap=1.5g", *config, "--json"]) == 0
+    assert last_json(capsys)["pin"] == ["cpu", "heap=1536m"]
+    with closing(open_journal(tmp_path / "journal.db")) as journal:
+        word = OperatorsWord(journal, "words")()
+    assert word.overrides.pinned == {Parameter.HEAP, Parameter.CPU}
+    assert word.values == {Parameter.HEAP: 1536 * 1024.0**2}
+    assert perform(["override", "words", "--pin", "heap", *config, "--json"]) == 0
+    assert last_json(capsys)["pin"] == ["cpu", "heap"], "stays as it is from here on"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--pin", "hip"], "--pin"),
+        (["--force", "P9"], "--force"),
+        (["--pin", "heap=lots"], "--pin: pin: heap"),
+        (["--pin", "heap=100m"], "450m at least"),
+        (["--pin", "memory-fraction=1.5"], "0.05 to 0.95"),
+        (["--pin", "cpu=0"], "number of cores"),
+        (["--pin", "parallelism=3"], "max_executors"),
+    ],
+)
 def test_a_word_that_means_nothing(capsys: Captured, config: list[str], words, named):
     assert perform(["override", "words", *words, *config]) == 2
     assert named in complaint(capsys)

@@ -75,7 +75,7 @@ def test_one_step_for_all_after_the_first_minutes():
     assert isinstance(first, Resize)
     assert first.settings == {
         "spark.executor.memory": f"{int(2 * 1024 * 1.1) + 1}m",
-        "spark.executor.memoryOverhead": f"{int(1024 * 1.1) + 1}m",
+        "spark.executor.memoryOverhead": f"{int(960 * 1.1)}m",
         "spark.executor.cores": "2",
         "spark.task.cpus": "1",
     }
@@ -134,11 +134,11 @@ def test_an_application_that_was_sized_before_is_left_to_the_rules():
 
 def test_a_size_that_no_rule_changes_is_told_to_others():
     settled = Newcomer()
-    conf = {"spark.executor.memory": "2100m", "spark.executor.memoryOverhead": "1100m"}
+    conf = {"spark.executor.memory": "2100m", "spark.executor.memoryOverhead": "1000m"}
     settled.run(25, conf=conf)
     kept = settled.policy.learned()["size"]
     (known,) = known_sizes({"words": kept})
-    assert known == KnownSize("words", ("count", "read"), 50.0, 2100 * MIB, 1100 * MIB, 1)
+    assert known == KnownSize("words", ("count", "read"), 50.0, 2100 * MIB, 1000 * MIB, 1)
 
 
 def test_similar_means_the_same_operators_at_a_comparable_rate():

@@ -123,7 +123,7 @@ def test_what_was_too_small_is_not_gone_back_to_even_by_the_next_run():
     assert isinstance(first.run(heap_used_bytes=3.9 * GIB), Resize)
     second = Application(conf={**CONF, "spark.executor.memory": "6g"})
     assert second.policy.recall(first.policy.learned()) == ()
-    unused = {"heap_committed_bytes": 3 * GIB, "heap_used_bytes": 2 * GIB, "resident_bytes": 3.7 * GIB}
+    unused = {"heap_committed_bytes": 3 * GIB, "heap_used_bytes": 2 * GIB, "resident_bytes": 3.8 * GIB}
     assert isinstance(second.run(30, **unused), Hold)
     assert isinstance(Application(conf={**CONF, "spark.executor.memory": "6g"}).run(30, **unused), Resize)
     assert second.policy.recall({"known": {"too_small": 5}}) != ()
@@ -170,6 +170,38 @@ def test_a_pin_a_veto_and_a_force():
     assert isinstance(application.run(1), Hold), "a force is obeyed once"
     application.said = said_of({"force": {"rule": "P2", "id": "t-2"}}, "here")
     assert isinstance(application.run(1), Resize)
+
+
+def test_a_scale_down_that_is_pinned_does_not_keep_the_others_back():
+    application = Application(conf={**CONF, "spark.executor.memory": "8g"})
+    application.said = said_of({"pin": ["heap"]}, "here")
+    answer = application.run(30, resident_bytes=4.0 * GIB)
+    assert isinstance(answer, Resize) and answer.settings == {"spark.executor.memoryOverhead": "384m"}
+
+
+def test_a_pin_with_a_value_sets_it_in_one_restart_and_keeps_it():
+    application = Application()
+    application.said = said_of({"pin": ["heap=2g", "cpu=2", "overhead"], "by": "ops"}, "here")
+    answer = application.run(1)
+    wanted = {"spark.executor.memory": "2048m", "spark.executor.cores": "4", "spark.task.cpus": "2"}
+    assert isinstance(answer, Resize) and answer.settings == wanted
+    assert answer.before["spark.executor.memory"] == "4096m"
+    assert answer.reason.startswith("set by ops; spark.executor.memory 4096m → 2048m")
+    application.conf = {**CONF, **wanted}
+    answer = application.run(
+        heap_committed_bytes=2 * GIB, heap_used_bytes=1.9 * GIB, resident_bytes=2.7 * GIB
+    )
+    assert isinstance(answer, Hold) and "P1 was held back: its parameter is pinned" in answer.reason
+
+
+def test_a_value_that_no_host_can_give_is_said_and_stops_no_rule():
+    application = Application(dataclasses.replace(WIDE, quota_bytes=10 * GIB))
+    application.said = said_of({"pin": ["heap=100g"], "by": "ops"}, "here")
+    answer = application.run()
+    assert isinstance(answer, Hold) and answer.reason.startswith("set by ops, and cannot be met: ")
+    unused = {"resident_bytes": 3.9 * GIB}
+    answer = application.run(30, **unused)
+    assert isinstance(answer, Resize) and answer.reason.startswith("P7"), answer.reason
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def a_record(application: str = "app-1", end: float = 10.0, **changes: Any) -> d
         "heap_committed_bytes": 5.9 * GIB,
         "gc_seconds": 0.1,
         "gc_count": 3,
-        "memory_used_bytes": 6.6 * GIB,
+        "memory_used_bytes": 6.65 * GIB,
         "cpu_used_cores": 2.4,
         "backlog_records": 100.0,
         "offered_per_second": 1000.0,

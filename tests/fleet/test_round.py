@@ -126,7 +126,7 @@ def test_status_tells_waste():
     (row,) = status_of(state, SETTINGS).to_pylist()
     assert (row["allocated_cores"], row["needed_cores"]) == (32.0, 16.0)
     assert row["allocated_bytes"] == 8 * 7.0 * GIB
-    assert row["needed_bytes"] == pytest.approx(4 * (5.9 + 0.7 / 0.75) * GIB)
+    assert row["needed_bytes"] == pytest.approx(4 * (5.9 + 0.75 / 0.8) * GIB)
 
 
 def test_a_round_says_what_it_did():

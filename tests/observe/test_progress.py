@@ -42,6 +42,13 @@ def test_a_batch_with_its_timeline():
     assert timeline.other == pytest.approx(1.06 - 0.031 - 0.841 - 0.177)
 
 
+def test_reads_that_miss_rocksdbs_cache_are_added_up_over_all_operators_with_state():
+    counts = {"rocksdbReadBlockCacheHitCount": 30, "rocksdbReadBlockCacheMissCount": 70}
+    stores = [{"customMetrics": counts}, {"customMetrics": counts}, {"numRowsTotal": 5}]
+    progress = parse_progress({**WORD_COUNT, "stateOperators": stores})
+    assert (progress.cache_hits, progress.cache_misses) == (60, 140)
+
+
 def test_a_source_with_its_offsets_as_it_wrote_them():
     (source,) = parse_progress(WORD_COUNT).sources
     assert source.description.startswith("RateStreamV2[rowsPerSecond=1000")
