@@ -16,10 +16,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.bench.report import BenchReport
+from penstock.bench.nexmark_migration import first_line
+from penstock.bench.report import BenchReport, Target
 from penstock.bench.skew_rows import Skewed, summary, targets
 from penstock.bench.spark_cluster import ROCKSDB_STATE, ClusterShape, cluster, scratch_directory
 from penstock.bench.spark_experiment import batches_of
@@ -30,7 +33,7 @@ from penstock.dataflow.window import EXECUTORS, ApplicationWindow
 from penstock.decide.critical import useless
 from penstock.decide.policy import Proposal, Scale
 from penstock.decide.registry import make_policy
-from penstock.errors import ActionFailed
+from penstock.errors import ActionFailed, PenstockError
 from penstock.migrate.bins import StateView
 from penstock.migrate.migration_settings import MigrationSettings
 from penstock.migrate.plan import Strategy
@@ -88,23 +91,29 @@ class Effort:
 def run(quick: bool, progress: Progress) -> BenchReport:
     """One share after the other on one cluster."""
     efforts = dict.fromkeys(QUICK_SHARES if quick else SHARES, Effort())
-    found = measured(efforts, progress)
+    found, failures = measured(efforts, progress)
     rows = [one.row() for one in found]
     notes = [
+        *failures,
         f"batches hold {RECORDS_PER_BATCH} records of {SECONDS_PER_RECORD * 1000:g} ms each; batch times "
         "hold Spark's fixed costs, least_batch_s does not",
         *(one.note() for one in found),
     ]
-    return BenchReport("skew", summary(rows), rows, targets(rows), {}, notes)
+    missing = Target("shares that could not be measured", "== 0", float(len(failures)))
+    return BenchReport("skew", summary(rows), rows, [*targets(rows), missing], {}, notes)
 
 
-def measured(efforts: dict[float, Effort], progress: Progress) -> list[Skewed]:
-    """What each share of hot records did, for evidence and benchmark alike."""
+def measured(efforts: dict[float, Effort], progress: Progress) -> tuple[list[Skewed], list[str]]:
+    """What each share of hot records did, for evidence and benchmark alike; one that failed is a note."""
+    found: list[Skewed] = []
+    notes: list[str] = []
     with cluster(logged_shape("penstock bench skew")) as spark, scratch_directory() as scratch:
-        return [
-            _Experiment(spark, scratch / f"{share:g}", share, effort, progress).run()
-            for share, effort in efforts.items()
-        ]
+        for share, effort in efforts.items():
+            try:
+                found.append(_Experiment(spark, scratch / f"{share:g}", share, effort, progress).run())
+            except (PenstockError, PySparkException, Py4JError) as problem:
+                notes.append(f"{share:.0%} to one key could not be measured: {first_line(problem)}")
+    return found, notes
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.errors import ActionFailed
@@ -124,6 +126,21 @@ def _quiet_start() -> str:
 def stop_cluster() -> None:
     """Stop the running session, if there is one, with its executors."""
     _KEPT.forget()
+    try:
+        _stop_session()
+    except (Py4JError, OSError):
+        _forget_driver()
+
+
+def _forget_driver() -> None:
+    """The driver's Java has died: without what Python holds of it the next cluster starts a new one."""
+    context: Any = SparkContext
+    session: Any = SparkSession
+    context._active_spark_context = context._gateway = context._jvm = None
+    session._instantiatedSession = session._activeSession = None
+
+
+def _stop_session() -> None:
     spark = SparkSession.getActiveSession()
     if spark is None:
         return

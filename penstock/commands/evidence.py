@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +23,7 @@ from penstock.errors import ActionFailed
 
 if TYPE_CHECKING:
     from penstock.evidence.findings import PartOutcome
+    from penstock.evidence.running import Part
 
 DIRECTORY = Path("artifacts") / "evidence"
 
@@ -49,8 +50,7 @@ def evidence(
 
     parts = chosen(only or [])
     if listed:
-        rows = [{"name": part.name, "title": part.title, "shows": part.shows} for part in parts]
-        answer({"parts": rows}, as_json, _listing(rows))
+        answer({"parts": [_row(part) for part in parts]}, as_json, _listing(parts))
         return
     from penstock.bench.spark_cluster import clusters_kept
 
@@ -126,23 +126,39 @@ def machine() -> str:
     return f"{cores}, {platform.system()}, Python {platform.python_version()}, Spark {version('pyspark')}"
 
 
-def _listing(rows: list[dict[str, str]]) -> Table:
+def _row(part: Part) -> dict[str, str | float | None]:
+    times = {"quick_seconds": part.quick_seconds, "full_seconds": part.full_seconds}
+    return {"name": part.name, "title": part.title, "shows": part.shows, **times}
+
+
+def _listing(parts: Sequence[Part]) -> Table:
+    """One line a part, with how long it takes."""
     table = Table("part", "what it runs", "published as", box=None, header_style="dim")
-    for row in rows:
-        table.add_row(row["name"], row["title"], row["shows"])
+    for heading in ("quick", "full"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for part in parts:
+        quick = "–" if part.quick_seconds is None else _time(part.quick_seconds)
+        table.add_row(part.name, part.title, part.shows, quick, _time(part.full_seconds))
     return table
 
 
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
 def _summary(outcomes: list[PartOutcome]) -> Table:
-    """One line a result; failed and missing parts say why."""
+    """One line a result, below the name of its part; failed and missing parts say why."""
     from penstock.evidence.page import counted, shown
 
-    table = Table("part", "result", "published", "ours", "verdict", box=None, header_style="dim")
+    table = Table("result", "published", "ours", "verdict", box=None, header_style="dim")
+    table.columns[-1].no_wrap = True
     for outcome in outcomes:
+        told = "" if outcome.result.findings else outcome.status.value
+        table.add_row(Text(outcome.name, "bold"), "", "", told)
         if outcome.reason:
-            table.add_row(outcome.name, Text(outcome.reason), "", "", outcome.status.value)
+            table.add_row(Text(outcome.reason))
         for finding in outcome.result.findings:
             cells = (finding.result, shown(finding.published), shown(finding.ours), finding.verdict.value)
-            table.add_row(outcome.name, *(Text(cell) for cell in cells))
+            table.add_row(*(Text(cell) for cell in cells))
     table.caption = counted(outcomes)
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.evidence.findings import Chart, Finding, PartResult, agreed, unmeasured
+from penstock.evidence.findings import Chart, Finding, PartResult, agreed, incomparable, unmeasured
 
 if TYPE_CHECKING:
     from penstock.bench.convergence import Convergence
@@ -28,16 +28,22 @@ def convergence_cluster(quick: bool, progress: Progress) -> PartResult:
 
 def finding(query: int, mine: Sequence[Convergence]) -> Finding:
     """At most three steps, and the same size from every start, within one executor."""
-    from penstock.bench.convergence import MOST_STEPS, spread
+    from penstock.bench.convergence import INITIAL_EXECUTORS, MOST_STEPS, spread
 
     steps = max(len(one.decided) for one in mine)
     ours = "; ".join(
         f"from {one.initial}: {' → '.join(map(str, one.decided)) or f'stays at {one.final}'}" for one in mine
     )
     agrees = steps <= MOST_STEPS and spread(mine) <= 1
-    claim = "the same size from every start, in at most three steps"
+    name, claim = (
+        f"Q{query} on the cluster (table 4)",
+        "the same size from every start, in at most three steps",
+    )
+    if len(mine) < len(INITIAL_EXECUTORS):
+        why = "it could not be measured from the other start"
+        return incomparable(name, claim, ours, why, conditions=CONDITIONS)
     why = "sizes in executors; within one counts as the same"
-    return agreed(f"Q{query} on the cluster (table 4)", claim, ours, agrees, why=why, conditions=CONDITIONS)
+    return agreed(name, claim, ours, agrees, why=why, conditions=CONDITIONS)
 
 
 def steps_chart(found: Sequence[Convergence]) -> Chart:

@@ -122,6 +122,14 @@ def judged(
     return Finding(result, published, ours, verdict, why, baseline, conditions)
 
 
+def steps_judged(result: str, published: int, steps: int, **more: Any) -> Finding:
+    """Fewer steps are better, but none at all where some were needed is not."""
+    if not steps and published:
+        why = "it stayed at the size it began with"
+        return Finding(result, published, steps, Verdict.WORSE, **{**more, "why": why})
+    return judged(result, published, steps, tolerance=0, **more)
+
+
 def agreed(result: str, published: str, ours: str, agrees: bool, **more: Any) -> Finding:
     """A claim in words: reproduced where it holds, worse where it does not."""
     return Finding(result, published, ours, Verdict.REPRODUCED if agrees else Verdict.WORSE, **more)

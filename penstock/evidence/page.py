@@ -7,93 +7,138 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from penstock.errors import ActionFailed
-from penstock.evidence.findings import Chart, Finding, PartOutcome, Status, Verdict
+from penstock.evidence.charts import drawn
+from penstock.evidence.findings import Finding, PartOutcome, Status, Verdict
+from penstock.view.page import page_text, tiles, write_text
 
-_STYLE = (
-    "body{font-family:sans-serif;max-width:76em;margin:2em auto;padding:0 1em;color:#222}"
-    "table{border-collapse:collapse;width:100%;font-size:.9em}td,th{padding:.35em .6em;text-align:left;"
-    "border-bottom:1px solid #ddd;vertical-align:top}h2{margin-top:2em}.dim{color:#777}"
-    ".reproduced,.better{color:#1d7a55}.worse,.failed{color:#b03a3a}.not-comparable,.missing,"
-    ".left-to-the-full-run{color:#8a6d1f}.plots>div{min-width:0}"
-    ".plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(34em,1fr))}"
-)
+_STYLE = """
+a { color: inherit; }
+td { overflow-wrap: anywhere; }
+.findings td:first-child { width: 24%; }
+.reproduced, .better, .done { color: var(--out); }
+.worse, .failed { color: var(--bad); }
+.not-comparable, .missing, .left-to-the-full-run { color: var(--warn); }
+.badge.reproduced, .badge.better { color: var(--out); }
+.badge.worse { color: var(--bad); }
+.badge.not-comparable { color: var(--warn); }
+.why, .conditions, .notes { color: var(--quiet); font-size: 13px; }
+.why { margin-top: 2px; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(480px, 1fr)); gap: 12px;
+  margin-top: 12px; align-items: start; }
+.charts > .card { min-width: 0; padding: 12px; }
+h2 { margin: 44px 0 4px; }
+h2 + p { margin: 0 0 12px; }
+"""
+# A chart is drawn while the page is still read, when it may have the room of its neighbours.
+_FIT = 'document.querySelectorAll(".plotly-graph-div").forEach(function (one) { Plotly.Plots.resize(one); });'
 
 
 def write_page(outcomes: Sequence[PartOutcome], machine: str, path: Path) -> Path:
     """Write the page and return its absolute path."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(outcomes, machine), encoding="utf-8")
-    except OSError as error:
-        raise ActionFailed(f"cannot write the page {path}: {error.strerror}") from error
-    return path.resolve()
+    return write_text(page(outcomes, machine), path)
 
 
 def page(outcomes: Sequence[PartOutcome], machine: str) -> str:
     """The page as text."""
-    body = "".join(_part(outcome) for outcome in outcomes)
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>Evidence</title>"
-        f"<style>{_STYLE}</style><script>{get_plotlyjs()}</script></head><body>"
-        f"<h1>Evidence</h1><p class='dim'>{escape(machine)}</p><p>{escape(counted(outcomes))}</p>"
-        f"{_contents(outcomes)}{body}</body></html>"
+    parts = "\n".join(_part(outcome) for outcome in outcomes)
+    return page_text(
+        title="Evidence",
+        subtitle=f"{machine} · {_kind(outcomes)}",
+        body=f"{_tiles(outcomes)}{_contents(outcomes)}{parts}",
+        style=_STYLE,
+        script=_FIT,
+        head=f"<script>{get_plotlyjs()}</script>\n",
     )
+
+
+def _kind(outcomes: Sequence[PartOutcome]) -> str:
+    quick = sum(outcome.quick for outcome in outcomes)
+    if not quick:
+        return "full run"
+    whole = "quick run" if quick == len(outcomes) else f"{quick} of {len(outcomes)} parts from a quick run"
+    return f"{whole}: shorter, and rougher figures"
 
 
 def counted(outcomes: Sequence[PartOutcome]) -> str:
     """How many results have which verdict, and which parts have none."""
-    verdicts = Counter(finding.verdict for outcome in outcomes for finding in outcome.result.findings)
-    said = [f"{verdicts[verdict]} {verdict.value}" for verdict in Verdict if verdicts[verdict]]
+    said = [f"{count} {verdict.value}" for verdict, count in _verdicts(outcomes).items()]
     statuses = Counter(outcome.status for outcome in outcomes)
     said += [
-        f"{statuses[status]} {'part' if statuses[status] == 1 else 'parts'} {status.value}"
+        f"{statuses[status]} {_parts(statuses[status])} {status.value}"
         for status in (Status.FAILED, Status.MISSING, Status.LEFT)
         if statuses[status]
     ]
     return ", ".join(said) or "nothing was run"
 
 
+def _verdicts(outcomes: Sequence[PartOutcome]) -> dict[Verdict, int]:
+    found = Counter(finding.verdict for outcome in outcomes for finding in outcome.result.findings)
+    return {verdict: found[verdict] for verdict in Verdict if found[verdict]}
+
+
+def _parts(count: int) -> str:
+    return "part" if count == 1 else "parts"
+
+
+def _tiles(outcomes: Sequence[PartOutcome]) -> str:
+    statuses = Counter(outcome.status for outcome in outcomes)
+    results = [(verdict.value, str(count), "results") for verdict, count in _verdicts(outcomes).items()]
+    parts = [(status.value, str(count), _parts(count)) for status, count in statuses.items()]
+    return tiles([*results, *parts])
+
+
 def _contents(outcomes: Sequence[PartOutcome]) -> str:
-    rows = "".join(
-        f"<tr><td><a href='#{outcome.name}'>{escape(outcome.title)}</a></td><td>{escape(outcome.shows)}</td>"
-        f"<td class='{_css(outcome.status)}'>{outcome.status.value}</td></tr>"
+    rows = "\n".join(
+        f'<tr><td><a href="#{outcome.name}">{escape(outcome.title)}</a></td><td>{escape(outcome.shows)}</td>'
+        f'<td class="{_css(outcome.status)}">{outcome.status.value}</td>'
+        f"<td>{escape(counted([outcome]) if outcome.result.findings else outcome.reason)}</td></tr>"
         for outcome in outcomes
     )
-    return f"<table><tr><th>part</th><th>published as</th><th>status</th></tr>{rows}</table>"
+    head = "".join(f"<th>{name}</th>" for name in ("part", "published as", "status", "results"))
+    return f'<section class="card">{_rows(head, rows)}</section>'
+
+
+def _rows(head: str, rows: str, kind: str = "") -> str:
+    return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>'
 
 
 def _part(outcome: PartOutcome) -> str:
-    heading = f"<h2 id='{outcome.name}'>{escape(outcome.title)}</h2>"
+    heading = f'<h2 id="{outcome.name}">{escape(outcome.title)}</h2>'
     kind = "quick run" if outcome.quick else "full run"
-    told = f"<p class='dim'>{escape(outcome.shows)}; {kind}, {outcome.seconds:.0f} s</p>"
+    told = f'<p class="quiet">{escape(outcome.shows)} · {kind}, {outcome.seconds:.0f} s</p>'
     if outcome.status is not Status.DONE:
         said = f"{outcome.status.value}: {outcome.reason}"
-        return f"{heading}{told}<p class='{_css(outcome.status)}'>{escape(said)}</p>"
-    notes = "".join(f"<li>{escape(note)}</li>" for note in outcome.result.notes)
-    charts = "".join(f"<div>{_chart(chart)}</div>" for chart in outcome.result.charts)
-    plots = f"<div class='plots'>{charts}</div>" if charts else ""
-    return f"{heading}{told}{_table(outcome.result.findings)}{plots}<ul class='dim'>{notes}</ul>"
+        return f'{heading}{told}<section class="card {_css(outcome.status)}">{escape(said)}</section>'
+    charts = "".join(f'<section class="card">{drawn(chart)}</section>' for chart in outcome.result.charts)
+    plots = f'<div class="charts">{charts}</div>' if charts else ""
+    listed = "".join(f"<li>{escape(note)}</li>" for note in outcome.result.notes)
+    notes = f'<ul class="notes">{listed}</ul>' if listed else ""
+    return f"{heading}{told}{_table(outcome.result.findings)}{plots}{notes}"
 
 
 def _table(findings: Sequence[Finding]) -> str:
-    columns = ("result", "published", "ours", "baseline", "verdict", "conditions")
+    """A row a result; conditions that all share stand above, and a column that would be empty is left out."""
+    conditions = {finding.conditions for finding in findings}
+    shared = conditions.pop() if len(conditions) == 1 else ""
+    above = f'<p class="conditions">{escape(shared)}</p>' if shared else ""
+    baseline = any(finding.baseline is not None for finding in findings)
+    apart = bool(conditions) and not shared
+    columns = ["result", "published", "ours", *(["baseline"] if baseline else []), "verdict"]
+    columns += ["conditions"] if apart else []
     head = "".join(f"<th>{column}</th>" for column in columns)
-    return f"<table><tr>{head}</tr>{''.join(_row(finding) for finding in findings)}</table>"
+    rows = "\n".join(_row(finding, baseline, apart) for finding in findings)
+    return f'{above}<section class="card">{_rows(head, rows, "findings")}</section>' if rows else ""
 
 
-def _row(finding: Finding) -> str:
-    word = finding.verdict.value
-    verdict = f"{word}: {finding.why}" if finding.why else word
-    cells = [finding.result, *(shown(value) for value in (finding.published, finding.ours, finding.baseline))]
-    plain = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-    return (
-        f"<tr>{plain}<td class='{_css(finding.verdict)}'>{escape(verdict)}</td>"
-        f"<td class='dim'>{escape(finding.conditions)}</td></tr>"
-    )
+def _row(finding: Finding, baseline: bool, conditions: bool) -> str:
+    values = (finding.published, finding.ours, *((finding.baseline,) if baseline else ()))
+    plain = "".join(f"<td>{escape(cell)}</td>" for cell in (finding.result, *map(shown, values)))
+    why = f'<div class="why">{escape(finding.why)}</div>' if finding.why else ""
+    verdict = f'<span class="badge {_css(finding.verdict)}">{finding.verdict.value}</span>{why}'
+    under = f'<td class="conditions">{escape(finding.conditions)}</td>' if conditions else ""
+    return f"<tr>{plain}<td>{verdict}</td>{under}</tr>"
 
 
 def _css(word: Status | Verdict) -> str:
@@ -105,26 +150,3 @@ def shown(value: float | str | None) -> str:
     if value is None:
         return "–"
     return value if isinstance(value, str) else f"{value:,.4g}"
-
-
-def _chart(chart: Chart) -> str:
-    figure = go.Figure()
-    for name, x, y in chart.series:
-        if chart.bars:
-            figure.add_trace(go.Bar(name=name, x=list(x), y=list(y)))
-            continue
-        shape = "hv" if chart.steps else "linear"
-        mode = "lines+markers" if chart.points else "lines"
-        figure.add_trace(go.Scatter(name=name, x=list(x), y=list(y), mode=mode, line={"shape": shape}))
-    figure.update_layout(
-        title=chart.title,
-        xaxis_title=chart.x,
-        yaxis_title=chart.y,
-        height=360,
-        template="plotly_white",
-        showlegend=True,
-        **{f"{axis}axis_type": "log" for axis in chart.logarithmic},
-    )
-    shown_bare = {"responsive": True, "displayModeBar": False}
-    text: str = figure.to_html(full_html=False, include_plotlyjs=False, config=shown_bare)
-    return text

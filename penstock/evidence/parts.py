@@ -114,12 +114,12 @@ PARTS: tuple[Part, ...] = (
         "DS2, figure 10",
         word_counts.overhead,
         None,
-        420,
+        530,
     ),
     Part(
         "migration",
         "State that moves while the key-count runs",
-        "Megaphone, figures 5.1 and 5.15 to 5.19",
+        "Megaphone, figures 5.1, 5.15 to 5.17 and 5.19",
         moving.migration,
         80,
         1100,
@@ -171,7 +171,7 @@ PARTS: tuple[Part, ...] = (
         "Sage, evaluation",
         measured.sizing,
         None,
-        330,
+        480,
         ("penstock.bench.sizing",),
     ),
 )

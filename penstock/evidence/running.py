@@ -17,7 +17,11 @@ from penstock.evidence.findings import PartOutcome, PartResult, Status
 
 Progress = Callable[[str], None]
 Done = Callable[[float], None]
-"""Told after each part which share of the whole is done."""
+"""Told now and then which share of the whole is done."""
+
+MOST_LINES, MOST_CHARACTERS = 3, 500
+"""Of an error: one from Java has its cause in the second line."""
+_OF_A_STACK = ("at ", "...", "File ", "Traceback")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,8 @@ def run_parts(
     parts: Sequence[Part], quick: bool, state: State, progress: Progress, done: Done = lambda _: None
 ) -> list[PartOutcome]:
     """The outcome of every part, those of earlier runs of the same kind included."""
-    kept = {name: one for name, one in state.outcomes().items() if still_good(one, quick)}
+    known = state.outcomes()
+    kept = {name: one for name, one in known.items() if still_good(one, quick)}
     clock = _Clock(parts, {part.name: part.estimate(quick) for part in parts if part.name not in kept})
     for number, part in enumerate(parts):
         if part.name in kept:
@@ -90,15 +95,17 @@ def run_parts(
             continue
         clock.begin(number)
         progress(clock.heading())
-        kept[part.name] = outcome_of(part, quick, partial(_told, progress, clock))
+        kept[part.name] = outcome_of(part, quick, partial(_told, progress, done, clock))
         clock.end(kept[part.name].seconds)
         done(clock.share())
-        state.keep(list(kept.values()))
+        # what a full run may not use is still there for the next quick one
+        state.keep(list({**known, **kept}.values()))
     return [kept[part.name] for part in parts]
 
 
-def _told(progress: Progress, clock: _Clock, text: str) -> None:
+def _told(progress: Progress, done: Done, clock: _Clock, text: str) -> None:
     progress(f"{clock.heading()}: {text}")
+    done(clock.share())
 
 
 def still_good(outcome: PartOutcome, quick: bool) -> bool:
@@ -119,9 +126,18 @@ def outcome_of(part: Part, quick: bool, progress: Progress) -> PartOutcome:
         result = part.run(quick, progress)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
+        said = f"{type(error).__name__}: {in_short(str(error))}"
+        reason = f"{said} ({Path(where.filename).name}, line {where.lineno})"
         return _outcome(part, Status.FAILED, time.monotonic() - begun, quick, reason)
     return _outcome(part, Status.DONE, time.monotonic() - begun, quick, result=result)
+
+
+def in_short(text: str) -> str:
+    """What went wrong without the stacks of Java and Python that come with it, on one line."""
+    lines = [line.strip() for line in text.splitlines()]
+    told = [line for line in lines if line and not line.startswith(_OF_A_STACK)]
+    short = " ".join(told[:MOST_LINES])
+    return short if len(short) <= MOST_CHARACTERS else f"{short[:MOST_CHARACTERS]}…"
 
 
 def _outcome(
@@ -142,16 +158,18 @@ class _Clock:
     def __init__(self, parts: Sequence[Part], estimates: Mapping[str, float]) -> None:
         self._parts, self._estimates = parts, estimates
         self._number, self._begun = 0, time.monotonic()
-        self._expected = self._taken = 0.0
+        self._expected = self._taken = self._present = 0.0
 
     def begin(self, number: int) -> None:
         """The part of this number begins."""
         self._number, self._begun = number, time.monotonic()
+        self._present = self._estimates[self._parts[number].name]
 
     def end(self, seconds: float) -> None:
         """It has ended after so many seconds."""
-        self._expected += self._estimates[self._parts[self._number].name]
+        self._expected += self._present
         self._taken += seconds
+        self._present = 0.0
 
     def heading(self) -> str:
         """Which part it is, and how long all takes from now on."""
@@ -162,14 +180,17 @@ class _Clock:
     def left_seconds(self, gone: float) -> float:
         """Seconds left, when the present part has run for so long."""
         present, *later = [self._estimates.get(part.name, 0.0) for part in self._parts[self._number :]]
-        # one short part says little: the estimates weigh as much as a minute of measurement
-        pace = (self._taken + 60) / (self._expected + 60)
-        return max(present * pace - gone, 0.0) + sum(later) * pace
+        return max(present * self._pace() - gone, 0.0) + sum(later) * self._pace()
 
     def share(self) -> float:
-        """What is done of the whole."""
+        """What is done of the whole, the present part counted by the time that it has run."""
         whole = sum(self._estimates.values())
-        return self._expected / whole if whole else 1.0
+        begun = min((time.monotonic() - self._begun) / self._pace(), self._present)
+        return (self._expected + begun) / whole if whole else 1.0
+
+    def _pace(self) -> float:
+        # one short part says little: the estimates weigh as much as a minute of measurement
+        return (self._taken + 60) / (self._expected + 60)
 
 
 def _exists(module: str) -> bool:

@@ -1,5 +1,6 @@
 """Parts that run on a cluster, from made-up outcomes of their benchmarks."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,12 +8,13 @@ import pytest
 
 from penstock.bench.bottlenecks import Case
 from penstock.bench.convergence import Convergence
+from penstock.bench.migration_rows import Phase
 from penstock.bench.nexmark_migration import Moved
 from penstock.bench.skew_rows import Skewed, targets
 from penstock.bench.traces import BatchSeen, SlotsSeen
 from penstock.bench.wordcount import HIGH_RATE, LOAD_AFTER_SECONDS, RUNNERS, TRIGGER_SECONDS, UNDER
 from penstock.errors import ActionFailed
-from penstock.evidence import converging, diagnosed, images, moving, word_counts
+from penstock.evidence import converging, diagnosed, images, moving, stalls, word_counts
 from penstock.evidence.findings import PartOutcome, PartResult, Status, Verdict, unmeasured
 from penstock.evidence.measured import sizing_findings
 from penstock.evidence.page import page
@@ -42,6 +44,15 @@ def test_steps_and_size_of_ds2_are_held_beside_those_of_dynamic_allocation():
     assert (steps.verdict, size.verdict) == (Verdict.REPRODUCED, Verdict.REPRODUCED)
     assert (steps.baseline, size.baseline) == ("dynamic allocation: 6", "dynamic allocation: 15 slots")
     assert word_counts.case_findings(a_row(final_slots=15), a_row())[1].verdict is Verdict.WORSE
+
+
+def test_a_baseline_that_failed_is_none_and_its_line_is_left_out():
+    steps, size = word_counts.case_findings(a_row(), None)
+    assert (steps.baseline, size.baseline) == (None, None)
+    slots, rates = word_counts.timelines(UNDER, {("under", "ds2"): a_run(3, 3, 3)})
+    assert [name for name, _, _ in slots.series] == ["ds2"]
+    assert [name for name, _, _ in rates.series] == ["ds2", "offered"]
+    assert word_counts.timelines(UNDER, {}) == []
 
 
 def test_without_a_search_no_size_is_called_the_least():
@@ -74,7 +85,8 @@ def test_timelines_have_a_line_for_each_system_and_one_for_what_was_offered():
     slots, rates = word_counts.timelines(UNDER, runs)
     assert [name for name, _, _ in slots.series] == list(RUNNERS)
     assert slots.series[0][1] == [-LOAD_AFTER_SECONDS, 20.0 - LOAD_AFTER_SECONDS]
-    assert rates.series[0][2] == [pytest.approx(USUAL / 10)] * 2
+    assert rates.series[0][2] == [pytest.approx(USUAL / 10)] * 3
+    assert rates.series[-1][1] == [0, 100.0 - LOAD_AFTER_SECONDS]
     assert rates.series[-1][0] == "offered" and set(rates.series[-1][2]) == {HIGH_RATE}
 
 
@@ -82,16 +94,68 @@ def moved(query, system, slowest):
     return Moved(query, system, 50.0, 60.0, batches(1, 1, 1), batches(1, slowest, start=50.0), 2, 1000)
 
 
-def test_each_query_has_a_timeline_and_a_finding():
-    both = [moved(3, "all-at-once", 30.0), moved(3, "fluid", 1.5)]
-    (finding,) = moving.gain_findings([one.row() for one in both], "here")
-    assert finding.verdict is Verdict.REPRODUCED and "fluid 1.50, all at once 30.00" in finding.ours
-    chart = moving.timeline("query 3", both)
+def gain(query, at_once, fluid, doubts=None):
+    rows = [moved(query, "all-at-once", at_once).row(), moved(query, "fluid", fluid).row()]
+    (finding,) = stalls.gain_findings(rows, stalls.QUERIES, "here", doubts or {})
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("query", "at_once", "fluid", "expected"),
+    [
+        (3, 30.0, 1.5, Verdict.REPRODUCED),
+        (3, 9.0, 1.5, Verdict.WORSE),
+        (3, 1.4, 1.2, Verdict.NOT_COMPARABLE),
+        (3, 1.2, 4.0, Verdict.WORSE),
+        (4, 15.0, 1.0, Verdict.WORSE),
+        (7, 1.2, 1.3, Verdict.REPRODUCED),
+        (8, 4.0, 1.3, Verdict.WORSE),
+    ],
+)
+def test_each_query_is_held_beside_what_its_own_figure_shows(query, at_once, fluid, expected):
+    found = gain(query, at_once, fluid)
+    assert found.verdict is expected and found.published == stalls.QUERIES[f"q{query}"].said
+    assert f"fluid {fluid:.2f}, all at once {at_once:.2f}" in found.ours
+
+
+def test_bins_that_did_not_move_tell_nothing_and_one_strategy_alone_neither():
+    found = gain(3, 30.0, 1.5, {("q3", "fluid"): "0 of 2 moved"})
+    assert (found.verdict, found.why) == (Verdict.NOT_COMPARABLE, "0 of 2 moved")
+    assert stalls.gain_findings([moved(3, "fluid", 1.5).row()], stalls.QUERIES, "here", {}) == []
+
+
+def test_a_timeline_has_second_0_at_the_start_of_its_migration():
+    chart = moving.timeline("query 3", [moved(3, "all-at-once", 30.0), moved(3, "fluid", 1.5)])
     assert chart.series[0][1] == [-50.0, -40.0, -30.0, 0.0, 10.0]
     assert chart.series[1][2] == [1, 1, 1, 1, 1.5]
-    assert moving.gain_findings([both[0].row()], "here") == []
-    slow = [moved(3, "all-at-once", 2.0).row(), moved(3, "fluid", 1.5).row()]
-    assert moving.gain_findings(slow, "here")[0].verdict is Verdict.WORSE
+
+
+def phase(keys, bins, slowest, peak=1.0):
+    steady = batches(1, 1, 1)
+    return Phase(
+        keys, bins, "fluid", 50.0, 60.0, steady, batches(1, slowest, start=50.0), 10, 100.0, 100.0 * peak
+    )
+
+
+def test_fluid_is_to_need_hardly_any_memory():
+    rows = [phase(100, 8, 2.0, peak=1.05).row(), phase(200, 8, 2.0, peak=1.5).row()]
+    assert [one.verdict for one in stalls.memory_findings(rows, "")] == [Verdict.REPRODUCED, Verdict.WORSE]
+
+
+@pytest.mark.parametrize(
+    ("few", "many", "expected"),
+    [
+        ((100, 8, 4.0), (100, 16, 2.0), Verdict.REPRODUCED),
+        ((100, 8, 4.0), (100, 16, 5.0), Verdict.WORSE),
+        ((100, 8, 4.0), (200, 16, 4.4), Verdict.REPRODUCED),
+        ((100, 8, 4.0), (200, 16, 9.0), Verdict.WORSE),
+        ((100, 8, 1.1), (200, 16, 1.3), Verdict.NOT_COMPARABLE),
+    ],
+)
+def test_more_bins_are_to_shorten_stalls_and_bins_of_one_size_to_leave_them(few, many, expected):
+    (found,) = stalls.size_findings([phase(*few), phase(*many)], "")
+    assert found.verdict is expected
+    assert stalls.size_findings([phase(100, 8, 4.0), phase(100, 8, 4.0), phase(900, 16, 4.0)], "") == []
 
 
 def test_a_case_that_failed_is_a_finding_and_a_part_without_any_case_has_failed():
@@ -193,17 +257,36 @@ def test_queries_converge_to_one_size_in_few_steps(decided, final, expected):
     assert converging.steps_chart(runs).series[0] == ("Q1 from 1", [0, 1, 2], [1, 2, 3])
 
 
+def test_one_start_alone_does_not_show_that_all_lead_to_one_size():
+    found = converging.finding(1, [Convergence(1, 1, (3,), 3)])
+    assert found.verdict is Verdict.NOT_COMPARABLE and "from 1: 3" in found.ours
+
+
+def sized_row(**changes):
+    row = {"case": "heap", "start": "over", "actions": 2, "pause_seconds": 12.4, "final_over_optimal": 1.05,
+           "heap_downs": 1, "memory_downs": 1, "undone": 0, "sizing_seconds": 90.0, "settled": 1,
+           "course": "P6 memory 2g → 1g"}  # fmt: skip
+    return {**row, **changes}
+
+
 def test_the_worst_over_size_counts_and_every_case_tells_what_it_took():
-    row = {"case": "heap", "start": "over", "actions": 2, "pause_seconds": 12.4, "final_over_optimal": 1.05}
-    over, took = sizing_findings([row])
+    over, downs, swings, minutes, took = sizing_findings([sized_row()])
     assert (over.ours, over.verdict) == (0.05, Verdict.BETTER)
-    assert took.ours == "2 restarts, 12 s without batches in all"
-    assert sizing_findings([{**row, "final_over_optimal": 1.5}])[0].verdict is Verdict.WORSE
+    assert {downs.verdict, swings.verdict} == {Verdict.REPRODUCED} and minutes.ours == 1.5
+    assert took.ours == "2 restarts, 12 s without batches in all: P6 memory 2g → 1g"
+    bad = sized_row(final_over_optimal=1.5, heap_downs=2, undone=1, settled=0)
+    over, downs, swings, _, *courses = sizing_findings([sized_row(), bad])
+    assert {one.verdict for one in (over, downs, swings)} == {Verdict.WORSE}
+    assert "still being sized" in courses[1].why
+
+
+def test_without_an_optimum_no_size_is_called_too_large():
+    assert sizing_findings([sized_row(final_over_optimal=math.nan)])[0].verdict is Verdict.NOT_COMPARABLE
 
 
 def image_row(system, response, count, recognised=100):
-    return {"system": system, "mean_response_s": response, "mean_instances": count, "images": 100,
-            "recognised": recognised}  # fmt: skip
+    return {"system": system, "mean_response_s": response, "peak_response_s": 2 * (response or 0),
+            "mean_instances": count, "images": 100, "recognised": recognised}  # fmt: skip
 
 
 def test_policies_on_images_are_held_beside_the_papers_order():
@@ -213,18 +296,17 @@ def test_policies_on_images_are_held_beside_the_papers_order():
         image_row("ds2", 2.0, 4.0, 50),
     ]
     *figures, response, instances = images.image_findings(rows, {"ds2_mean_response_s": 2.7})
-    assert {finding.verdict for finding in figures} == {Verdict.NOT_COMPARABLE} and len(figures) == 6
+    assert {finding.verdict for finding in figures} == {Verdict.NOT_COMPARABLE} and len(figures) == 9
     assert (response.verdict, instances.verdict) == (Verdict.REPRODUCED, Verdict.REPRODUCED)
-    assert "of 100 images 50 were recognised" in figures[4].why and figures[4].published == 2.7
+    assert "of 100 images 50 were recognised" in figures[6].why and figures[6].published == 2.7
     swapped = [image_row("threshold", 20.0, 9.0), *rows[1:]]
     assert images.image_findings(swapped, {})[-1].verdict is Verdict.WORSE
-    assert len(images.image_findings([image_row("ds2", None, 1.0, 0)], {})) == 2
+    assert len(images.image_findings([image_row("ds2", None, 1.0, 0)], {})) == 3
 
 
 def test_responses_are_averaged_second_by_second():
-    seen = SimpleNamespace(
-        arrived=np.array([10.0, 10.2, 11.0]), finished=np.array([10.5, 10.9, 14.0]), instances=(1, 2)
-    )
+    arrived, times = np.array([10.0, 10.2, 14.0]), np.array([0.5, 0.7, 3.0])
+    seen = SimpleNamespace(responses=lambda: (arrived, times), instances=(1, 2))
     ((_, seconds, means),) = images.responses({"ds2": seen}).series
     assert (seconds, means) == ([0.0, 4.0], [0.6, 3.0])
     assert images.instances({"ds2": seen}).series == [("ds2", [0.0, 1.0], [1.0, 2.0])]

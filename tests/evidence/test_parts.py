@@ -33,10 +33,9 @@ def test_the_chosen_size_is_the_least_that_keeps_up():
 
 def test_a_model_of_one_rate_spares_samples_at_the_next():
     found = verdicts(other_rates(True, lambda _: None))
-    assert found == {
-        "autrascale-q11: sizes tried": Verdict.REPRODUCED,
-        "autrascale-q11: latency at the second rate": Verdict.REPRODUCED,
-    }
+    assert found["autrascale-q11: sizes tried"] is Verdict.REPRODUCED
+    assert found["autrascale-q11: latency at the second rate"] is Verdict.REPRODUCED
+    assert "autrascale-q11: instances more than DS2's" in found
 
 
 def test_skew_leaves_ds2_at_the_size_that_fits_without_it():

@@ -1,15 +1,25 @@
 """Parts are run, kept, resumed and judged; one that fails on purpose is reported as failed."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from penstock.commands.evidence import exit_code, write_report
 from penstock.errors import BadInput
-from penstock.evidence.findings import Chart, Finding, PartOutcome, PartResult, Status, Verdict, judged
+from penstock.evidence.findings import (
+    Chart,
+    Finding,
+    PartOutcome,
+    PartResult,
+    Status,
+    Verdict,
+    judged,
+    steps_judged,
+)
 from penstock.evidence.page import counted, page
 from penstock.evidence.parts import PARTS, chosen
-from penstock.evidence.running import Part, State, run_parts
+from penstock.evidence.running import MOST_CHARACTERS, Part, State, in_short, run_parts
 
 
 class Counting:
@@ -81,6 +91,30 @@ def test_other_parts_in_the_state_survive_a_run_of_some(state):
     assert set(state.outcomes()) == {"one", "two"}
 
 
+def test_quick_results_outlive_a_full_run_of_another_part(state):
+    run([a_part("one", Counting())], state, quick=True)
+    run([a_part("two", Counting())], state, quick=False)
+    again = Counting()
+    run([a_part("one", again)], state, quick=True)
+    assert again.runs == []
+
+
+def test_an_error_from_java_is_told_without_its_stack():
+    stack = "\tat org.Spark.run\n\t... 7 more"
+    text = f"An error occurred while calling o45.start.\n: java.io.IOException: disk\n{stack}"
+    assert in_short(text) == "An error occurred while calling o45.start. : java.io.IOException: disk"
+    assert len(in_short("x" * 5000)) == MOST_CHARACTERS + 1
+
+
+def test_the_page_says_which_parts_are_from_a_quick_run_and_states_shared_conditions_once(state):
+    parts = [a_part("one", Counting()), a_part("two", Counting())]
+    outcomes, _ = run(parts, state)
+    assert "quick run: shorter" in page(outcomes, "a machine")
+    assert "1 of 2 parts from a quick run" in page([outcomes[0], replace(outcomes[1], quick=False)], "here")
+    whole = page([replace(outcomes[0], quick=False)], "here")
+    assert "full run" in whole and whole.count(">tiny<") == 1 and "<th>conditions</th>" not in whole
+
+
 def test_a_part_whose_capability_is_missing_says_so(state):
     parts = [
         a_part("absent", Counting(), needs=("penstock.bench.teleport",)),
@@ -107,7 +141,7 @@ def test_the_time_left_shrinks_and_the_share_done_grows(state):
     parts = [Part(name, name, "", Counting(), 300, 600) for name in ("one", "two")]
     told, done = [], []
     run_parts(parts, True, state, told.append, done.append)
-    assert done == [0.5, 1.0]
+    assert done == pytest.approx([0, 0.5, 0.5, 1.0], abs=0.01)
     assert told[0] == "part 1 of 2, one, about 10 min left in all"
     # the first part took no time at all, so the second is expected to be short, too
     assert told[2].startswith("part 2 of 2, two, about 50 s left in all")
@@ -125,6 +159,14 @@ def test_an_outcome_survives_being_written(state):
     again = PartOutcome.from_json(outcomes[0].to_json())
     assert again.to_json() == outcomes[0].to_json()
     assert again.result.findings == outcomes[0].result.findings
+
+
+@pytest.mark.parametrize(
+    ("steps", "verdict"),
+    [(1, Verdict.BETTER), (2, Verdict.REPRODUCED), (3, Verdict.WORSE), (0, Verdict.WORSE)],
+)
+def test_to_take_no_step_where_some_were_needed_is_not_better(steps, verdict):
+    assert steps_judged("x", 2, steps, why="given").verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -148,7 +190,7 @@ def test_page_and_json_hold_every_finding_and_the_reason_for_no_comparison(tmp_p
     outcome = PartOutcome("one", "One", "table 1", Status.DONE, 2.0, False, result=PartResult([finding]))
     result = write_report([outcome], False, tmp_path)
     text = (tmp_path / "evidence.html").read_text()
-    assert "speed &lt;fast&gt;" in text and "not comparable: other machine" in text
+    assert "speed &lt;fast&gt;" in text and ">not comparable</span>" in text and "other machine" in text
     assert result["parts"][0]["result"]["findings"][0]["verdict"] == "not comparable"
     assert (tmp_path / "evidence.json").stat().st_size > 0
 

@@ -1,0 +1,68 @@
+"""A part's charts as Plotly draws them, of the same shape as the papers'."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from penstock.evidence.findings import Chart
+from penstock.simulate.page import COLOURS
+from penstock.view.charts import GREY, escape_hover
+from penstock.view.page import CHART_CONFIG
+
+OFFERED = "offered"
+"""What is asked for, not what was done: a dotted line in grey."""
+_FONT = {"family": "system-ui, -apple-system, 'Segoe UI', sans-serif", "size": 12}
+_CLEAR = "rgba(0,0,0,0)"
+_ROOM = {"l": 60, "r": 16, "t": 70, "b": 50}
+_LEGEND_ROW = 3
+"""Names that fit above a chart side by side; more of them stand beside it."""
+
+
+def drawn(chart: Chart) -> str:
+    """One chart as a piece of HTML; the page brings Plotly itself."""
+    figure = go.Figure()
+    for number, (name, x, y) in enumerate(chart.series):
+        colour = GREY if name == OFFERED else COLOURS[number % len(COLOURS)]
+        figure.add_trace(_trace(chart, name, list(x), list(y), colour))
+    _dress(figure, chart)
+    text: str = figure.to_html(full_html=False, include_plotlyjs=False, config=CHART_CONFIG)
+    return text
+
+
+def _trace(
+    chart: Chart, name: str, x: list[float | str], y: list[float | None], colour: str
+) -> go.Bar | go.Scatter:
+    hover = f"{escape_hover(name)}: %{{y:,.4g}}<extra></extra>"
+    if chart.bars:
+        return go.Bar(name=name, x=x, y=y, marker={"color": colour}, hovertemplate=hover)
+    line = {"shape": "hv" if chart.steps else "linear", "color": colour, "width": 2}
+    if name == OFFERED:
+        line["dash"] = "dot"
+    mode = "lines+markers" if chart.points else "lines"
+    return go.Scatter(name=name, x=x, y=y, mode=mode, line=line, hovertemplate=hover)
+
+
+def _dress(figure: go.Figure, chart: Chart) -> None:
+    above = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
+    figure.update_layout(
+        title={"text": f"<b>{escape_hover(chart.title)}</b>", "x": 0, "xref": "paper", "font": {"size": 14}},
+        height=360,
+        margin=_ROOM,
+        paper_bgcolor=_CLEAR,
+        plot_bgcolor=_CLEAR,
+        font=_FONT,
+        template="none",
+        showlegend=True,
+        legend=above if len(chart.series) <= _LEGEND_ROW else {},
+    )
+    figure.update_xaxes(title_text=chart.x, showgrid=False, ticks="outside", ticklen=4, zeroline=False)
+    figure.update_yaxes(title_text=chart.y, zeroline=False)
+    if any(isinstance(value, str) for _, x, _ in chart.series for value in x):
+        # names such as 20% would be read as numbers otherwise
+        figure.update_xaxes(type="category")
+    if "x" in chart.logarithmic:
+        figure.update_xaxes(type="log")
+    if "y" in chart.logarithmic:
+        figure.update_yaxes(type="log", dtick=1)
+    else:
+        figure.update_yaxes(rangemode="tozero")
