@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,11 +15,12 @@ from rich.console import Console
 from penstock.diagnose.density import Span
 from penstock.diagnose.diagnosis import Diagnosis, diagnose_log, diagnose_trace
 from penstock.diagnose.event_log import read_application
-from penstock.diagnose.log_files import LogFiles, find_logs
+from penstock.diagnose.log_files import LogFiles, find_logs, is_empty
 from penstock.diagnose.terminal_report import print_diagnosis, print_overview, print_windows
 from penstock.errors import BadInput
 
 FOLLOW_WINDOW_SECONDS = 10.0
+LOOK_EVERY_SECONDS = 0.5
 
 Output = Callable[[list[Diagnosis]], bytes]
 Tell = Callable[[str], None]
@@ -50,7 +52,7 @@ def diagnose(  # noqa: PLR0913 - one argument for every option of the command
         raise BadInput("--from must be before --to")
     if host_cores is not None and host_cores < 1:
         raise BadInput(f"--host-cores must be at least 1, not {host_cores}")
-    if follow and _in_progress(path):
+    if follow:
         _follow(path, window_seconds or FOLLOW_WINDOW_SECONDS, Console(stderr=True) if as_json else console)
     found = _diagnoses(path, span, tell, drawn=bool(outputs))
     for file, output in (outputs or {}).items():
@@ -65,6 +67,9 @@ def _in_progress(path: Path) -> bool:
 
 def _follow(path: Path, window_seconds: float, console: Console) -> None:
     """Tells each window of the logs that are still written, until none is, or until the user has enough."""
+    _wait_for_a_log(path, console)
+    if not _in_progress(path):
+        return
     # Spark is started only for this
     from penstock.diagnose.spark_follow import follow
 
@@ -73,6 +78,14 @@ def _follow(path: Path, window_seconds: float, console: Console) -> None:
         follow(path, window_seconds, lambda rows: print_windows(rows, console))
     except KeyboardInterrupt:
         console.print("No longer following; this is what was written so far.", style="dim")
+
+
+def _wait_for_a_log(path: Path, console: Console) -> None:
+    """One may want to follow an application before it begins to write."""
+    if not _is_trace(path) and is_empty(path):
+        console.print(f"Waiting for an event log in {path}. Ctrl-C ends this.", style="dim")
+        while is_empty(path):
+            time.sleep(LOOK_EVERY_SECONDS)
 
 
 def _show(found: list[Diagnosis], as_json: bool, console: Console) -> None:

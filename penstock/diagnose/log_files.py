@@ -41,13 +41,22 @@ def find_logs(path: Path) -> list[LogFiles]:
     if path.is_file():
         _check_packing(path)
         return [LogFiles(path, (path,), path.name.endswith(".inprogress"))]
-    if rolled := _rolled(path):
-        return [rolled]
-    inside = [entry for entry in sorted(path.iterdir()) if not entry.name.startswith((".", _STATUS))]
-    logs = [log for entry in inside for log in _entry(entry)]
+    logs = _inside(path)
     if not logs:
         raise BadInput(f"{path}: holds no event log")
     return logs
+
+
+def is_empty(path: Path) -> bool:
+    """Whether this is a directory in which no log has begun yet."""
+    return path.is_dir() and not _inside(path)
+
+
+def _inside(directory: Path) -> list[LogFiles]:
+    if rolled := _rolled(directory):
+        return [rolled]
+    inside = [entry for entry in sorted(directory.iterdir()) if not entry.name.startswith((".", _STATUS))]
+    return [log for entry in inside for log in _entry(entry)]
 
 
 def _check_packing(path: Path) -> None:

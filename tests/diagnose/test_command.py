@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import threading
 from dataclasses import replace
 
 import pyarrow.parquet as pq
@@ -52,6 +53,17 @@ def test_the_answer_comes_first_and_names_the_straggler(tmp_path):
     assert "partition 7 on executor 2" in answer
     assert "6.1 times the median" in answer
     assert "Worth up to 4.5 s" in text
+
+
+def test_following_an_empty_directory_waits_for_its_first_log(tmp_path):
+    hidden = write(tmp_path, skewed_job(), ".app-1")
+    later = threading.Timer(0.2, hidden.rename, (tmp_path / "app-1",))
+    later.start()
+    code, text = run(tmp_path, follow=True)
+    later.join()
+    assert code == 0
+    assert text.startswith(f"Waiting for an event log in {tmp_path}")
+    assert "partition 7 on executor 2" in text
 
 
 def test_json_follows_the_contract(tmp_path):
