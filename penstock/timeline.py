@@ -60,7 +60,7 @@ class Ended:
 
 
 class Timeline:
-    """Written by the loop's thread, read by any."""
+    """Written by the loop's thread, read by any; with a length of 0 it keeps nothing and costs nothing."""
 
     def __init__(self, length: int = 500) -> None:
         self._points: deque[Point] = deque(maxlen=length)
@@ -88,6 +88,8 @@ class Timeline:
 
     def saw(self, now: float, window: ApplicationWindow, answer: Proposal | NotReady | None) -> None:
         """Add a point; a window in which nothing was proposed has no answer."""
+        if self._points.maxlen == 0:
+            return
         needed = answer.exact if isinstance(answer, Scale) else {}
         queries = tuple(summarise(query) for query in window.queries)
         point = Point(now, dict(window.parallelism), window.slots, queries, needed, _figures(answer))
@@ -96,6 +98,8 @@ class Timeline:
 
     def decided(self, now: float, verdict: Verdict) -> None:
         """Add a verdict, or count the last one again if this one says the same."""
+        if self._decisions.maxlen == 0:
+            return
         kind = KINDS.get(type(verdict), "waiting")
         size = verdict.action.planned if isinstance(verdict, Accepted) else None
         expected = verdict.action.expected.summary if isinstance(verdict, Accepted) else ""

@@ -16,6 +16,7 @@ from penstock.bench.policy_cases import (
     NOISY_DAY_INTERVAL,
     TRAFFIC,
     CurveCase,
+    changes_needed,
     flips_of_noisy_days,
     scenario_row,
     steps_for_each_change,
@@ -56,6 +57,8 @@ class Found:
     """Noise and policy → actions for each change of rate, over all curves."""
     days: dict[str, list[tuple[int, int]]]
     """Policy → flips and steps of each noisy day."""
+    needed: int
+    """Changes of rate, over all curves, after which the least size is another one."""
 
 
 def run(quick: bool, progress: Callable[[str], None]) -> BenchReport:
@@ -109,12 +112,14 @@ def _found(size: Size, progress: Callable[[str], None]) -> Found:
             for case in (*size.scenarios, TRAFFIC)
             for policy in size.policies
         ]
+        needed = [pool.submit(changes_needed, CurveCase(*curve, size.changes, 0.0)) for curve in CURVES]
         progress(f"{sum(map(len, days.values()))} batches of noisy days")
         flips = {policy: _joined(futures) for policy, futures in days.items()}
         progress(f"{len(CURVES)} curves with {size.changes} changes of rate, each {len(curves)} times")
         steps = {key: _joined(futures) for key, futures in curves.items()}
         progress(f"{len(rows)} runs of policies on scenarios")
-        return Found([future.result() for future in rows], steps, flips)
+        least = sum(future.result() for future in needed)
+        return Found([future.result() for future in rows], steps, flips, least)
 
 
 def _joined(futures: Sequence[Future[list[Any]]]) -> list[Any]:
@@ -129,6 +134,7 @@ def _summary(found: Found) -> dict[str, float]:
         "learned_p99_steps": float(np.percentile(learned, 99, method="inverted_cdf")),
         "learned_changes_over_ds2": sum(learned) / max(1, sum(plain)),
         "learned_changes_over_ds2_without_noise": _over_ds2(found, 0.0),
+        "needed_changes_over_ds2_without_noise": found.needed / max(1, sum(found.steps[0.0, PLAIN])),
         "ds2_median_steps": float(np.median(plain)),
         "rate_changes": float(len(learned)),
         "noisy_days": float(len(found.days[LEARNED])),
@@ -220,7 +226,8 @@ def _notes(size: Size) -> list[str]:
     return [
         f"sub-linear curves: {len(CURVES)} universal scalability laws, {size.changes} changes of rate of "
         f"{HOLD_SECONDS} s on each, with the settings of table 4 of the DS2 paper (no headroom, no band)",
-        "one change cannot take less than one step: 75 % fewer than ds2 needs ds2 to take four on average",
+        "needed_changes_over_ds2_without_noise: what a policy would need that always makes one change to the "
+        "least size, and so the least that changes over plain ds2's can be without noise",
         f"noisy days: constant load, 1 to 40 instances, default settings, a decision every "
         f"{NOISY_DAY_INTERVAL} s",
         f"traffic: {size.traffic_hours:g} hours of a seeded profile like those recorded on roads, aimed at "

@@ -14,6 +14,7 @@ from penstock.bench.traffic_profile import traffic, write_csv
 from penstock.simulate.experiment import Experiment
 from penstock.simulate.loading import load, parse
 from penstock.simulate.measures import measure
+from penstock.simulate.oracle import least_instances
 from penstock.simulate.run import Run, simulate
 from penstock.simulate.virtual import LATENCY
 
@@ -80,6 +81,13 @@ def steps_for_each_change(case: CurveCase, policy: str) -> list[int]:
     for action in run.actions:
         steps[min(case.changes - 1, int(action.intended_at) // HOLD_SECONDS)] += 1
     return steps
+
+
+def changes_needed(case: CurveCase) -> int:
+    """Changes of rate after which the least size is another one: to follow it takes no fewer changes."""
+    experiment = curve_experiment(case)
+    sizes = np.vstack([experiment.initial, least_instances(experiment)[::HOLD_SECONDS]])
+    return int(np.diff(sizes, axis=0).any(axis=1).sum())
 
 
 def curve_experiment(case: CurveCase) -> Experiment:

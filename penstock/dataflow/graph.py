@@ -35,9 +35,14 @@ class LogicalGraph:
         self.operators: tuple[Operator, ...] = _topological_order(given, self.edges)
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The operators' names, in topological order."""
+        return tuple(operator.name for operator in self.operators)
+
+    @cached_property
     def index(self) -> Mapping[str, int]:
         """Operator name → its number in topological order."""
-        return {operator.name: number for number, operator in enumerate(self.operators)}
+        return {name: number for number, name in enumerate(self.names)}
 
     @cached_property
     def upstream(self) -> tuple[tuple[int, ...], ...]:
@@ -50,7 +55,12 @@ class LogicalGraph:
     @cached_property
     def sources(self) -> tuple[str, ...]:
         """Operators that nothing feeds."""
-        return tuple(o.name for o, feeds in zip(self.operators, self.upstream, strict=True) if not feeds)
+        return tuple(name for name, feeds in zip(self.names, self.upstream, strict=True) if not feeds)
+
+    @cached_property
+    def fed(self) -> tuple[str, ...]:
+        """Operators that are no sources."""
+        return tuple(name for name, feeds in zip(self.names, self.upstream, strict=True) if feeds)
 
     @cached_property
     def is_source(self) -> NDArray[np.bool_]:
@@ -61,6 +71,11 @@ class LogicalGraph:
     def is_scalable(self) -> NDArray[np.bool_]:
         """For each operator, whether it gains from more instances; sources are not scaled (equation 7)."""
         return np.array([operator.scalable for operator in self.operators], dtype=np.bool_) & ~self.is_source
+
+    @cached_property
+    def scaled(self) -> tuple[bool, ...]:
+        """The same as plain values, for code that goes from operator to operator."""
+        return tuple(self.is_scalable.tolist())
 
     @cached_property
     def is_fixed(self) -> NDArray[np.bool_]:

@@ -46,8 +46,10 @@ class MetricWindow:
     def __post_init__(self) -> None:
         if not self.end > self.start:
             raise BadMetrics(f"the window ends at {self.end}, not after its start at {self.start}")
-        for name in ("records_in", "records_out", "useful_seconds", "waiting_seconds"):
-            _check_column(name, getattr(self, name), len(self.operator))
+        columns = self.records_in, self.records_out, self.useful_seconds, self.waiting_seconds
+        if not _are_sound(columns, len(self.operator)):
+            for name in ("records_in", "records_out", "useful_seconds", "waiting_seconds"):
+                _check_column(name, getattr(self, name), len(self.operator))
 
     @property
     def seconds(self) -> float:
@@ -78,9 +80,19 @@ class MetricWindow:
         )
 
 
+def _are_sound(columns: tuple[Floats, Floats, Floats, Floats], length: int) -> bool:
+    """Whether all columns are in order, with few passes; if not, a second look says which is not."""
+    one, two, three, four = columns
+    if not len(one) == len(two) == len(three) == len(four) == length > 0:
+        return False
+    least = np.minimum(np.minimum(one, two), np.minimum(three, four)).min()
+    most = np.maximum(np.maximum(one, two), np.maximum(three, four)).max()
+    # a NaN makes the minimum NaN, so it is not at least 0
+    return bool(least >= 0 and most < np.inf)
+
+
 def _check_column(name: str, column: NDArray[Any], length: int) -> None:
     if len(column) != length:
         raise BadMetrics(f"{name} has {len(column)} values for {length} instances")
-    # one pass: a NaN makes the minimum NaN, so `not >= 0` catches NaN and negatives alike
     if length and not (column.min() >= 0 and np.isfinite(column.max())):
         raise BadMetrics(f"{name} has a NaN, infinite or negative value")

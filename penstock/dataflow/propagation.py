@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -42,19 +43,19 @@ def target_rates_from_selectivity(
     `source_rates` are what sources put out, so the selectivity of a source is not applied again.
     `capacity` bounds what an operator takes in, and with it what it passes on.
     """
-    limits = [np.inf] * len(graph.operators) if capacity is None else capacity.tolist()
+    limits = [np.inf] * len(graph.names) if capacity is None else capacity.tolist()
     targets: list[float] = []
     flows: list[float] = []
     # Python floats: faster than indexing an array, and they grow to infinity without a warning
-    for operator, feeds, ratio, limit in zip(
-        graph.operators, graph.upstream, selectivity.tolist(), limits, strict=True
+    for name, feeds, ratio, limit in zip(
+        graph.names, graph.upstream, selectivity.tolist(), limits, strict=True
     ):
         if len(feeds) == 1:
             target = flows[feeds[0]]
         else:
-            target = sum(flows[n] for n in feeds) if feeds else _source_rate(source_rates, operator.name)
+            target = sum([flows[n] for n in feeds]) if feeds else _source_rate(source_rates, name)
         targets.append(target)
-        flows.append(min(target, limit) * ratio if feeds else target)
+        flows.append((limit if limit < target else target) * ratio if feeds else target)
     return np.array(targets, dtype=np.float64)
 
 
@@ -75,6 +76,11 @@ def exact_parallelism(graph: LogicalGraph, rates: OperatorRates, targets: Floats
         return np.divide(targets * held, rates.true_processing, out=held, where=measured)
 
 
+def instances_for(target: float, held: int, rate: float) -> float:
+    """The same for one operator that is fed: how many of the instances held, which do `rate`, it needs."""
+    return target * held / rate if rate > 0 else float(held)
+
+
 def shortfall_ratio(sources: Iterable[tuple[float, float]]) -> float:
     """The largest ratio of wanted to observed source rate (section 4.2.1, target rate ratio).
 
@@ -87,6 +93,11 @@ def whole_instances(exact: NDArray[np.floating[Any]]) -> Integers:
     """The ceiling of equation 7, at least one instance, blind to floating-point dust."""
     rounded: Floats = np.ceil(np.minimum(exact, MOST_INSTANCES) * (1 - ROUNDING_TOLERANCE))
     return np.maximum(rounded, 1).astype(np.int64)
+
+
+def whole_number(exact: float) -> int:
+    """The same for one operator."""
+    return max(1, math.ceil(min(exact, MOST_INSTANCES) * (1 - ROUNDING_TOLERANCE)))
 
 
 def overloaded_shares(graph: LogicalGraph, rates: OperatorRates, targets: Floats) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -41,34 +42,33 @@ def operator_rates(
 
     A source has no input and may be idle: its rate is given from outside.
     """
-    size = len(graph.operators)
-    if len(window.operator) and not (window.operator.min() >= 0 and window.operator.max() < size):
+    size, number = len(graph.operators), window.operator
+    if len(number) and not (np.minimum.reduce(number) >= 0 and np.maximum.reduce(number) < size):
         raise BadMetrics(f"the window has an operator number outside 0 to {size - 1}")
-    instances = np.bincount(window.operator, minlength=size)
+    instances = np.bincount(number, minlength=size)
+    all_worked = bool(window.useful_seconds.all())
     return (
         _missing_instances(graph, instances, expected_instances or {})
-        or _untimed_records(graph, window)
-        or _aggregate(graph, window, instances)
+        or (None if all_worked else _untimed_records(graph, window))
+        or _aggregate(graph, window, instances, all_worked)
     )
 
 
 def _missing_instances(
     graph: LogicalGraph, instances: Integers, expected: Mapping[str, int]
 ) -> NotReady | None:
-    for operator, reported in zip(graph.operators, instances.tolist(), strict=True):
-        wanted = expected.get(operator.name)
+    for name, reported in zip(graph.names, instances.tolist(), strict=True):
+        wanted = expected.get(name)
         if wanted is None and reported == 0:
-            return NotReady(f"no instance of {operator.name!r} reported", "a report of each instance")
+            return NotReady(f"no instance of {name!r} reported", "a report of each instance")
         if wanted is not None and reported != wanted:
-            reason = f"{reported} instances of {operator.name!r} reported, {wanted} are expected"
+            reason = f"{reported} instances of {name!r} reported, {wanted} are expected"
             return NotReady(reason, "one report of each instance")
     return None
 
 
 def _untimed_records(graph: LogicalGraph, window: MetricWindow) -> NotReady | None:
     """Records without useful time would make an infinite rate, and so shrink the operator to nothing."""
-    if window.useful_seconds.all():
-        return None
     untimed = (window.useful_seconds == 0) & ((window.records_in > 0) | (window.records_out > 0))
     if not untimed.any():
         return None
@@ -76,52 +76,51 @@ def _untimed_records(graph: LogicalGraph, window: MetricWindow) -> NotReady | No
     return NotReady(f"{name!r} processed records in zero useful time", "a window with useful time")
 
 
-def _aggregate(graph: LogicalGraph, window: MetricWindow, instances: Integers) -> OperatorRates | NotReady:
+def _aggregate(
+    graph: LogicalGraph, window: MetricWindow, instances: Integers, all_worked: bool
+) -> OperatorRates | NotReady:
     size, useful = len(graph.operators), window.useful_seconds
-    weight = _weight_of_active(window, instances)
+    weight = None if all_worked else _weight_of_active(window, instances)
 
     def true(records: Floats) -> Floats:
-        with np.errstate(over="ignore"):
-            if weight is None:
-                total = np.bincount(window.operator, weights=records / useful, minlength=size)
-                return total.astype(np.float64, copy=False)
-            rate = np.divide(records, useful, out=np.zeros(len(useful)), where=useful > 0)
+        if weight is None:
+            total = np.bincount(window.operator, weights=records / useful, minlength=size)
+            return total.astype(np.float64, copy=False)
+        rate = np.divide(records, useful, out=np.zeros(len(useful)), where=useful > 0)
         return np.bincount(window.operator, weights=rate, minlength=size) * weight
 
     def observed(records: Floats) -> Floats:
         return np.bincount(window.operator, weights=records, minlength=size) / window.seconds
 
-    rates = OperatorRates(
-        instances=instances,
-        true_processing=true(window.records_in),
-        true_output=true(window.records_out),
-        observed_processing=observed(window.records_in),
-        observed_output=observed(window.records_out),
-    )
+    with np.errstate(over="ignore"):
+        rates = OperatorRates(
+            instances=instances,
+            true_processing=true(window.records_in),
+            true_output=true(window.records_out),
+            observed_processing=observed(window.records_in),
+            observed_output=observed(window.records_out),
+        )
     return unusable_rates(graph, rates) or rates
 
 
-def _weight_of_active(window: MetricWindow, instances: Integers) -> Floats | None:
-    """For each operator, how many instances one that was active stands for; None where all were.
+def _weight_of_active(window: MetricWindow, instances: Integers) -> Floats:
+    """For each operator, how many instances one that was active stands for.
 
     An instance without useful time has no true rate (equation 1). Counting it as zero would halve the
     capacity of its operator, so it is taken to be as fast as the average of the others.
     """
     useful, size = window.useful_seconds, len(instances)
-    if useful.all():
-        return None
     active = np.bincount(window.operator[useful > 0], minlength=size)
     return np.divide(instances, active, out=np.zeros(size), where=active > 0)
 
 
 def unusable_rates(graph: LogicalGraph, rates: OperatorRates) -> NotReady | None:
     """Say which operator has no processing rate to divide by, or one beyond all measure."""
-    processing, output = rates.true_processing, rates.true_output
-    usable = np.isfinite(processing) & np.isfinite(output) & (graph.is_source | (processing > 0))
-    if usable.all():
-        return None
-    number = int(np.argmin(usable))
-    name = graph.operators[number].name
-    if processing[number] == 0:
-        return NotReady(f"{name!r} was idle: it processed no records", "records to measure it by")
-    return NotReady(f"the rates of {name!r} are too large to compute with", "plausible metrics")
+    processing, output = rates.true_processing.tolist(), rates.true_output.tolist()
+    for name, feeds, taken, sent in zip(graph.names, graph.upstream, processing, output, strict=True):
+        if math.isfinite(taken) and math.isfinite(sent) and (taken > 0 or not feeds):
+            continue
+        if taken == 0:
+            return NotReady(f"{name!r} was idle: it processed no records", "records to measure it by")
+        return NotReady(f"the rates of {name!r} are too large to compute with", "plausible metrics")
+    return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from penstock.decide.guardrails import resized
 from penstock.decide.history import Decision
@@ -15,15 +14,15 @@ def combined_need(
     decisions: Sequence[Decision], held: Mapping[str, int], statistic: Statistic
 ) -> dict[str, int]:
     """The median or the maximum of the decisions, for each unit."""
-    first = decisions[0].need
-    if all(decision.need == first for decision in decisions) and first.keys() == held.keys():
-        return dict(first)
-    needs = {
-        unit: sorted(decision.need.get(unit, size) for decision in decisions) for unit, size in held.items()
-    }
-    if statistic is Statistic.MAXIMUM:
-        return {unit: sizes[-1] for unit, sizes in needs.items()}
-    return {unit: _median(sizes, held[unit]) for unit, sizes in needs.items()}
+    needs = [decision.need for decision in decisions]
+    if all(need == needs[0] for need in needs) and needs[0].keys() == held.keys():
+        return dict(needs[0])
+    combined = {}
+    for unit, size in held.items():
+        asked = sorted([need.get(unit, size) for need in needs])
+        same = asked[0] == asked[-1] or statistic is Statistic.MAXIMUM
+        combined[unit] = asked[-1] if same else _median(asked, size)
+    return combined
 
 
 def as_scale(decisions: Sequence[Decision], sizes: Mapping[str, int], held: Mapping[str, int]) -> Scale:
@@ -44,7 +43,7 @@ def as_change(proposal: Hold | Scale, sizes: Mapping[str, int]) -> Scale:
     """A proposal that names every unit."""
     if isinstance(proposal, Hold):
         return Scale(dict(sizes), proposal.reason, ExpectedEffect("no change", proposal.figures))
-    return replace(proposal, parallelism=dict(sizes))
+    return Scale(dict(sizes), proposal.reason, proposal.expected, proposal.exact)
 
 
 def _median(sizes: Sequence[int], held: int) -> int:

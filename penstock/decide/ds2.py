@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from itertools import compress
+from typing import Any, TypeVar
 
 from penstock.dataflow.graph import LogicalGraph
-from penstock.dataflow.metrics import Integers
 from penstock.dataflow.propagation import (
     admitted_targets,
-    exact_parallelism,
+    instances_for,
     overloaded_shares,
     shortfall_ratio,
     target_rates,
-    whole_instances,
+    whole_number,
 )
 from penstock.dataflow.rates import OperatorRates, operator_rates
 from penstock.dataflow.readiness import NotReady
@@ -25,6 +25,8 @@ from penstock.decide.ds2_settings import Ds2Settings
 from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
 from penstock.decide.readings import shared_operator, tagged, unheld_operator, unread_source
 from penstock.decide.shared_slots import SharedSlots
+
+Number = TypeVar("Number", int, float)
 
 MOST_NAMED = 8
 """A reason names this many operators and counts the rest, so that it stays readable."""
@@ -97,36 +99,42 @@ def needs_of_rates(
     demand = target_rates(graph, rates, _wanted_source_rates(sources, settings.catch_up_seconds))
     bottlenecks = overloaded_shares(graph, rates, demand)
     targets = admitted_targets(graph, demand, bottlenecks) if bottlenecks else demand
-    exact = exact_parallelism(graph, rates, targets)
-    if not np.isfinite(exact).all():
-        return NotReady("the target rates are too large to compute with", "plausible metrics")
-    exact = np.where(graph.is_source, exact, exact / settings.utilisation)
-    wanted = np.where(graph.is_scalable, whole_instances(exact), rates.instances)
-    wanted = _corrected(graph, wanted, rates.instances, sources, settings.target_rate_ratio)
-    names = [operator.name for operator in graph.operators]
-    capacity = zip(names, rates.true_processing.tolist(), graph.is_scalable.tolist(), strict=True)
+    held, rate = rates.instances.tolist(), rates.true_processing.tolist()
+    exact, wanted = [], []
+    # one by one: for tens of operators, as graphs have, columns cost more than they save
+    for number, target in enumerate(targets.tolist()):
+        need = instances_for(target, held[number], rate[number]) if graph.upstream[number] else held[number]
+        if not need < math.inf:
+            return NotReady("the target rates are too large to compute with", "plausible metrics")
+        exact.append(need / settings.utilisation if graph.upstream[number] else float(need))
+        wanted.append(whole_number(exact[-1]) if graph.scaled[number] else held[number])
+    wanted = _corrected(graph, wanted, held, sources, settings.target_rate_ratio)
+    names = graph.names
     return OperatorNeeds(
-        exact=dict(zip(names, exact.tolist(), strict=True)),
-        wanted=dict(zip(names, wanted.tolist(), strict=True)),
-        held=dict(zip(names, rates.instances.tolist(), strict=True)),
+        exact=dict(zip(names, exact, strict=True)),
+        wanted=dict(zip(names, wanted, strict=True)),
+        held=dict(zip(names, held, strict=True)),
         bottlenecks=bottlenecks,
-        capacity={name: rate for name, rate, scalable in capacity if scalable},
+        capacity=dict(compress(zip(names, rate, strict=True), graph.scaled)),
     )
 
 
 def _corrected(
     graph: LogicalGraph,
-    wanted: Integers,
-    held: Integers,
+    wanted: list[int],
+    held: list[int],
     sources: Mapping[str, SourceRate],
     allowed_ratio: float,
-) -> Integers:
+) -> list[int]:
     """Where the model sees no need for more and the sources still fall short, scale by the shortfall."""
-    if allowed_ratio <= 1 or (wanted > held).any():
+    if allowed_ratio <= 1 or any(map(operator.gt, wanted, held)):
         return wanted
-    pairs = [(source.offered_per_second, source.observed_per_second) for source in sources.values()]
-    ratio = shortfall_ratio(pairs)
-    return np.where(graph.is_scalable & (ratio > allowed_ratio), whole_instances(wanted * ratio), wanted)
+    ratio = shortfall_ratio(
+        (source.offered_per_second, source.observed_per_second) for source in sources.values()
+    )
+    if ratio <= allowed_ratio:
+        return wanted
+    return [whole_number(n * ratio) if scaled else n for n, scaled in zip(wanted, graph.scaled, strict=True)]
 
 
 def _wanted_source_rates(sources: Mapping[str, SourceRate], catch_up_seconds: float) -> dict[str, float]:
@@ -139,10 +147,10 @@ def _wanted_source_rates(sources: Mapping[str, SourceRate], catch_up_seconds: fl
 
 def proposal(window: ApplicationWindow, needs: list[OperatorNeeds], note: str = "") -> Proposal:
     """The needs of all queries as one answer; `note` is added to its reason."""
-    held = {name: count for need in needs for name, count in need.held.items()}
-    wanted = {name: count for need in needs for name, count in need.wanted.items()}
-    exact = {name: value for need in needs for name, value in need.exact.items()}
-    limits = {name: share for need in needs for name, share in need.bottlenecks.items()}
+    held = _joined([need.held for need in needs])
+    wanted = _joined([need.wanted for need in needs])
+    exact = _joined([need.exact for need in needs])
+    limits = _joined([need.bottlenecks for need in needs])
     figures = _figures(window, exact, wanted, limits)
     changes = [f"{name} {held[name]} → {n}" for name, n in wanted.items() if n != held[name]]
     remarks = "; ".join(remark for remark in (note, _bottleneck_text(limits)) if remark)
@@ -152,6 +160,11 @@ def proposal(window: ApplicationWindow, needs: list[OperatorNeeds], note: str = 
     expected = ExpectedEffect(_expected_text(limits), figures)
     sizes = {name: count for name, count in wanted.items() if name in window.parallelism}
     return Scale(sizes, f"{reason}; {remarks}" if remarks else reason, expected, exact)
+
+
+def _joined(parts: Sequence[Mapping[str, Number]]) -> Mapping[str, Number]:
+    """The parts of all queries, whose operators have different names; mostly there is one."""
+    return parts[0] if len(parts) == 1 else {name: value for part in parts for name, value in part.items()}
 
 
 def _figures(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Protocol, TypeAlias
 
 from penstock.dataflow.window import ApplicationWindow
@@ -73,17 +74,24 @@ class UtilisationBand:
 
     def apply(self, scale: Scale, situation: Situation) -> Opinion:
         """Keep units inside the band."""
-        if situation.behind or self._costs_nothing(scale, situation.held):
-            return scale
-        predicted = {unit: self._predicted(scale, unit, held) for unit, held in situation.held.items()}
+        held = situation.held
 
         def reason() -> str:
-            return f"predicted utilisation of what is held is {_shown(predicted)}, within [{self.low:g}, 1)"
+            shown = _shown(self._predicted(scale, held))
+            return f"predicted utilisation of what is held is {shown}, within [{self.low:g}, 1)"
 
-        def kept_inside(unit: str, wanted: int, held: int) -> int:
-            return held if self.low <= predicted.get(unit, math.inf) < 1 else wanted
+        return _opinion(self.name, scale, held, self.left_of(scale, situation), reason)
 
-        return limit(self.name, scale, situation.held, kept_inside, reason)
+    def left_of(self, scale: Scale, situation: Situation) -> Mapping[str, int]:
+        """The sizes that the band lets pass: what is held for units inside it."""
+        held = situation.held
+        if situation.behind or self._costs_nothing(scale, held):
+            return scale.parallelism
+        predicted, low = self._predicted(scale, held), self.low
+        return {
+            unit: held[unit] if low <= predicted.get(unit, math.inf) < 1 else wanted
+            for unit, wanted in scale.parallelism.items()
+        }
 
     def _costs_nothing(self, scale: Scale, held: Mapping[str, int]) -> bool:
         """Whether less of the one unit there is would do the same work in the same time."""
@@ -93,13 +101,16 @@ class UtilisationBand:
         after, now = figures.get(UTILISATION, math.inf), figures.get(HELD_UTILISATION, math.nan)
         return after <= now * COSTS_NOTHING
 
-    def _predicted(self, scale: Scale, unit: str, held: int) -> float:
+    def _predicted(self, scale: Scale, held: Mapping[str, int]) -> dict[str, float]:
         """The policy's own figure; else from the un-rounded need, which leaves the aimed-at headroom."""
         figure = scale.expected.figures.get(HELD_UTILISATION)
         if figure is not None and len(scale.parallelism) == 1:
-            return figure
-        exact = scale.exact.get(unit)
-        return exact * self.aimed_at / held if exact is not None and held > 0 else math.inf
+            return dict.fromkeys(held, figure)
+        exact, aimed_at = scale.exact, self.aimed_at
+        return {
+            unit: exact[unit] * aimed_at / count if unit in exact and count > 0 else math.inf
+            for unit, count in held.items()
+        }
 
 
 class KeepUpFirst:
@@ -237,7 +248,7 @@ class Bounds:
         """Bring every unit into the bounds."""
         reason = f"at least {self.least} and at most {self.most} are allowed"
         bounded = {unit: min(max(n, self.least), self.most) for unit, n in scale.parallelism.items()}
-        return limit(self.name, scale, situation.held, lambda unit, wanted, held: bounded[unit], reason)
+        return _opinion(self.name, scale, situation.held, bounded, reason)
 
 
 def limit(
@@ -247,12 +258,28 @@ def limit(
     allowed: Callable[[str, int, int], int],
     told: str | Callable[[], str],
 ) -> Opinion:
-    """Apply a rule to every unit: the same change, a limited one, or a rejection when no change is left."""
-    sizes = {unit: allowed(unit, wanted, held.get(unit, 0)) for unit, wanted in scale.parallelism.items()}
+    """Apply a rule to every unit that would change: the same change, a limited one, or a rejection."""
+    return _opinion(name, scale, held, _changed(scale, held, allowed), told)
+
+
+def _changed(
+    scale: Scale, held: Mapping[str, int], allowed: Callable[[str, int, int], int]
+) -> dict[str, int]:
+    """What a rule leaves of a change; of most proposals few units change, and the rest need no question."""
+    return {
+        unit: wanted if wanted == (count := held.get(unit, 0)) else allowed(unit, wanted, count)
+        for unit, wanted in scale.parallelism.items()
+    }
+
+
+def _opinion(
+    name: str, scale: Scale, held: Mapping[str, int], sizes: Mapping[str, int], told: str | Callable[[], str]
+) -> Opinion:
+    """Sizes that a rule has left, as an opinion: a rejection when no change is left."""
     if sizes == scale.parallelism:
         return scale
     reason = told if isinstance(told, str) else told()
-    if all(size == held.get(unit, 0) for unit, size in sizes.items()):
+    if sizes == held or all(size == held.get(unit, 0) for unit, size in sizes.items()):
         return Rejected(name, f"{reason} (proposed {written(scale.parallelism)}, held {written(held)})")
     note = f"{name}: {reason} ({written(scale.parallelism)} became {written(sizes)})"
     return Limited(resized(scale, sizes), note)
@@ -280,7 +307,7 @@ def grows_to(sizes: Mapping[str, int], held: Mapping[str, int]) -> bool:
 
 def written(sizes: Mapping[str, int]) -> str:
     """Sizes as people read them; many units are cut short."""
-    shown = [f"{unit} {size}" for unit, size in list(sizes.items())[:4]]
+    shown = [f"{unit} {size}" for unit, size in islice(sizes.items(), 4)]
     return ", ".join(shown + [f"and {len(sizes) - 4} more"] * (len(sizes) > 4))
 
 

@@ -91,6 +91,8 @@ def _merged(older: Decision, newer: Decision) -> Decision:
 
 def without_outdated(state: ManagerState) -> ManagerState:
     """Forget what actions brought at an offered rate that is no longer the present one."""
+    if not (state.refused or state.small_gains):
+        return state
     offered = offered_rate(state.measured)
     if state.refused and _differs(offered, state.refused.offered):
         state = replace(state, refused=None)

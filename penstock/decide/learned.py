@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from penstock.dataflow.propagation import whole_instances
+from penstock.dataflow.propagation import whole_number
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow
 from penstock.decide.ds2 import OperatorNeeds, proposal, query_needs
@@ -128,16 +126,16 @@ class LearnedDs2Policy:
         """The size for a capacity, where it can be told from what is held for all the noise."""
         exact = needed * held / memory.present()
         margin = 1 + SURE * math.hypot(doubt.error, memory.error)
-        if _whole(exact) >= held:
+        if whole_number(exact) >= held:
             small = exact <= held * (1 + SURE * doubt.noise)
-            unsure = _whole(exact / margin) <= held or (small and not doubt.settled)
-            if unsure and _whole(exact) > held:
+            unsure = whole_number(exact / margin) <= held or (small and not doubt.settled)
+            if unsure and whole_number(exact) > held:
                 return _Sized(held, exact, f"{held} may be enough, for all that noise lets one tell")
             return self._by_curve(memory, held, needed, exact)
-        safe = _whole(exact * margin)
+        safe = whole_number(exact * margin)
         # What is kept for safety now may look too much once more readings are in: a reduction that would not
         # be worth making even then is not begun. And nothing is lost by waiting until one step is enough.
-        if _whole(exact * margin**2) >= held or (safe > _whole(exact) and not doubt.settled):
+        if whole_number(exact * margin**2) >= held or (safe > whole_number(exact) and not doubt.settled):
             return _Sized(held, exact, f"{held} may be needed, for all that noise lets one tell")
         return self._by_curve(memory, held, needed * margin, exact * margin, exact)
 
@@ -145,9 +143,12 @@ class LearnedDs2Policy:
         self, memory: CapacityMemory, held: int, needed: float, linear_need: float, exact: float | None = None
     ) -> _Sized:
         """DS2's own answer with the pooled capacity, or what the curve through the sizes seen makes of it."""
-        linear, exact = _whole(linear_need), linear_need if exact is None else exact
-        points, noise = memory.points(), memory.noise
-        if linear == held or len(points) < self._settings.least_sizes or noise is None:
+        linear, exact = whole_number(linear_need), linear_need if exact is None else exact
+        noise = memory.noise
+        if linear == held or noise is None:
+            return _Sized(linear, exact)
+        points = memory.points()
+        if len(points) < self._settings.least_sizes:
             return _Sized(linear, exact)
         curve = CapacityCurve(points, noise)
         if linear > held:
@@ -170,10 +171,6 @@ def _doubt(levels: Sequence[SteadyLevel]) -> _Doubt:
         noise=max(level.noise or 0.0 for level in levels),
         settled=all(level.settled for level in levels),
     )
-
-
-def _whole(exact: float) -> int:
-    return int(whole_instances(np.array([exact]))[0])
 
 
 def _kept(entries: dict[Any, Any], key: Any, make: Any, most: int) -> Any:

@@ -167,31 +167,32 @@ class ScalingManager:
         if objected is not None:
             return objected
         assert isinstance(answer, Hold | Scale)
-        self._remember(now, window, answer)
+        behind = self._remember(now, window, answer)
         self._conclude_trial(window)
-        situation = Situation(now, window, self.state, falling_behind(self.state.measured))
+        situation = Situation(now, window, self.state, behind)
         if self._did_harm(window):
             return self._roll_back(situation)
         return self._activated(situation, answer)
 
-    def _remember(self, now: float, window: ApplicationWindow, answer: Hold | Scale) -> None:
+    def _remember(self, now: float, window: ApplicationWindow, answer: Hold | Scale) -> bool:
+        """Take the window and the answer in, and say whether the application falls behind."""
         state = self.state
         if state.decisions and now - state.decisions[-1].at > self._longest_gap(window):
             state = replace(state, decisions=(), measured=())
         measured = (*state.measured, measure(window))[-self.considered :]
-        decision = self._decision(Situation(now, window, state, falling_behind(measured)), answer)
+        behind = falling_behind(measured)
+        decision = self._decision(Situation(now, window, state, behind), answer)
         decisions = remember(state.decisions, decision, self.settings.scale_down_delay)
         self.state = without_outdated(replace(state, measured=measured, decisions=decisions))
+        return behind
 
     def _decision(self, situation: Situation, answer: Hold | Scale) -> Decision:
         """A smaller size that the band would not hear of must not count towards the scale-down delay."""
         sizes = need(answer, situation.held)
         if sizes == situation.held:
             return Decision(situation.now, sizes, sizes, answer)
-        opinion = self.band.apply(as_change(answer, sizes), situation)
-        kept = opinion.scale.parallelism if isinstance(opinion, Limited) else sizes
-        floor = situation.held if isinstance(opinion, Rejected) else kept
-        return Decision(situation.now, sizes, dict(floor), answer)
+        floor = self.band.left_of(as_change(answer, sizes), situation)
+        return Decision(situation.now, sizes, floor, answer)
 
     def _longest_gap(self, window: ApplicationWindow) -> float:
         """How far apart two decisions may be and still be consecutive: batches may outlast the interval."""
@@ -239,7 +240,7 @@ class ScalingManager:
         sizes = combined_need(recent, situation.held, settings.activation_statistic)
         scale = as_scale(recent, sizes, situation.held)
         # while one decision asks for growth, the next will show whether the policy sees the cost itself
-        if not any(grows_to(decision.need, situation.held) for decision in recent):
+        if situation.behind and not any(grows_to(decision.need, situation.held) for decision in recent):
             limits = settings.target_rate_ratio, settings.utilisation_low
             scale = corrected_for_missed_costs(scale, situation, *limits) or scale
         return self._guarded(situation, scale, self.guardrails)

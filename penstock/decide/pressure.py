@@ -87,13 +87,18 @@ def _source_ratio(history: Sequence[Measured], source: str) -> float:
 
 def _backlog_grows(history: Sequence[Measured], source: str, by: float) -> bool:
     """Rates and backlog must agree: offered minus read is what a backlog grows by."""
+    newest, before = history[-1].sources[source], history[-2].sources.get(source)
+    # mostly there is no backlog, or it does not grow; all else is asked only where it does
+    if before is None or newest.backlog_records <= before.backlog_records:
+        return False
     if not all(source in one.sources for one in history):
         return False
     backlogs = [one.sources[source].backlog_records for one in history]
+    if not all(later > earlier for earlier, later in pairwise(backlogs)):
+        return False
     offered = sum(one.sources[source].offered_per_second * one.seconds for one in history[1:])
     read = sum(one.sources[source].observed_per_second * one.seconds for one in history[1:])
-    rising = all(later > earlier for earlier, later in pairwise(backlogs))
-    return rising and backlogs[-1] - backlogs[0] > by * offered and read < (1 - by) * offered
+    return backlogs[-1] - backlogs[0] > by * offered and read < (1 - by) * offered
 
 
 def _busy(window: ApplicationWindow) -> float | None:

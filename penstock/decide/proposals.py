@@ -28,12 +28,16 @@ def _bad_sizes(scale: Scale, held: Mapping[str, int]) -> Rejected | None:
         if unit not in held:
             return Rejected("bad-proposal", f"{unit!r} is not a unit of this application")
         # the type says int; a policy that computes with floats may still bring a NaN or a fraction
-        if not math.isfinite(size) or size != int(size) or size < 1:
+        if size < 1 or (type(size) is not int and not _is_whole(size)):
             return Rejected("bad-proposal", f"{size} is not a size that {unit!r} can have")
-    for unit, exact in scale.exact.items():
-        if not math.isfinite(exact):
-            return Rejected("bad-proposal", f"the need of {unit!r} is {exact}")
-    return None
+    if all(map(math.isfinite, scale.exact.values())):
+        return None
+    unit, exact = next((unit, exact) for unit, exact in scale.exact.items() if not math.isfinite(exact))
+    return Rejected("bad-proposal", f"the need of {unit!r} is {exact}")
+
+
+def _is_whole(size: float) -> bool:
+    return math.isfinite(size) and size == int(size)
 
 
 def need(proposal: Hold | Scale, held: Mapping[str, int]) -> dict[str, int]:

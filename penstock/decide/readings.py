@@ -25,7 +25,7 @@ def unread_source(query: QueryWindow) -> NotReady | None:
 
 def tagged(graph: LogicalGraph, unscalable: frozenset[str]) -> LogicalGraph:
     """The graph with the operators that settings tag; the same graph when there is none."""
-    if not any(o.name in unscalable and o.scalable for o in graph.operators):
+    if not unscalable or not any(o.name in unscalable and o.scalable for o in graph.operators):
         return graph
     marked = [Operator(o.name, o.scalable and o.name not in unscalable) for o in graph.operators]
     return LogicalGraph(marked, graph.edges)
@@ -33,6 +33,8 @@ def tagged(graph: LogicalGraph, unscalable: frozenset[str]) -> LogicalGraph:
 
 def shared_operator(window: ApplicationWindow) -> NotReady | None:
     """Parallelism is keyed by operator alone, so a name must not stand for two of them."""
+    if len(window.queries) == 1:
+        return None
     seen: set[str] = set()
     for query in window.queries:
         for operator in query.graph.operators:
@@ -47,7 +49,7 @@ def unheld_operator(graph: LogicalGraph, held: Mapping[str, int]) -> NotReady | 
 
     Sources are not scaled (equation 7 of DS2), so what is held of them need not be known.
     """
-    for operator, is_source in zip(graph.operators, graph.is_source.tolist(), strict=True):
-        if not is_source and held.get(operator.name, 0) < 1:
-            return NotReady(f"no instance of {operator.name!r} is held", "the parallelism of each operator")
+    for name in graph.fed:
+        if held.get(name, 0) < 1:
+            return NotReady(f"no instance of {name!r} is held", "the parallelism of each operator")
     return None

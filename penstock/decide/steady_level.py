@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 
 MOST_READINGS = 16
 """Readings that one level is the mean of: noise of 10 % becomes 2.5 %, and a slow drift is followed."""
@@ -38,6 +39,7 @@ class SteadyLevel:
         self._readings: deque[float] = deque(maxlen=MOST_READINGS)
         self._differences: deque[float] = deque(maxlen=MOST_DIFFERENCES)
         self._mean = 0.0
+        self._noise: float | None = None
 
     @property
     def mean(self) -> float:
@@ -52,11 +54,7 @@ class SteadyLevel:
     @property
     def noise(self) -> float | None:
         """Standard deviation of one reading as a share of the level; None while that is unknown."""
-        if len(self._differences) < LEAST_DIFFERENCES:
-            return None
-        # of two middle differences the smaller: a step of the load makes two large ones
-        median = sorted(self._differences)[(len(self._differences) - 1) // 2]
-        return max(DUST, MEDIAN_TO_DEVIATION[self._drifts] * median)
+        return self._noise
 
     @property
     def error(self) -> float:
@@ -89,14 +87,22 @@ class SteadyLevel:
 
     def expect(self, noise: float) -> None:
         """Begin with a noise that is known from before."""
-        self._differences.extend([noise / MEDIAN_TO_DEVIATION[self._drifts]] * LEAST_DIFFERENCES)
+        self._learn_noise([noise / MEDIAN_TO_DEVIATION[self._drifts]] * LEAST_DIFFERENCES)
 
     def _note_difference(self, reading: float) -> None:
         seen = (*self._last, reading)
         if self._mean > 0 and len(seen) > 1 + self._drifts:
             difference = seen[-1] - seen[-2] - (seen[-2] - seen[-3] if self._drifts else 0.0)
-            self._differences.append(abs(difference) / self._mean)
+            self._learn_noise([abs(difference) / self._mean])
         self._last = seen[-2:]
+
+    def _learn_noise(self, differences: Sequence[float]) -> None:
+        """Take in differences; the noise that they show is asked for many times, and so found once."""
+        self._differences.extend(differences)
+        if len(self._differences) >= LEAST_DIFFERENCES:
+            # of two middle differences the smaller: a step of the load makes two large ones
+            median = sorted(self._differences)[(len(self._differences) - 1) // 2]
+            self._noise = max(DUST, MEDIAN_TO_DEVIATION[self._drifts] * median)
 
     def _is_surprising(self, reading: float) -> bool:
         """Whether a reading differs from the one before while noise is unknown."""

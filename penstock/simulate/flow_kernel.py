@@ -68,12 +68,13 @@ def advance(wiring: Wiring, power: Power, flow: Flow, arrivals: Floats, seen: Fl
     """
     size = len(flow.queue)
     want, limit, inflow, done = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    until, stalled = np.empty(size), np.empty(size)
     for step in range(len(arrivals)):
         _ask(wiring, power, flow, arrivals[step], want)
         _limit(wiring, power, flow, want, limit)
         _move(wiring, flow, arrivals[step], limit, inflow, done)
         _account(wiring, power, flow, inflow, done)
-        _look(wiring, power, flow, done, seen[step])
+        _look(wiring, power, flow, done, until, stalled, seen[step])
 
 
 @numba.njit(cache=True)
@@ -139,17 +140,19 @@ def _account(wiring: Wiring, power: Power, flow: Flow, inflow: Floats, done: Flo
 
 
 @numba.njit(cache=True)
-def _look(wiring: Wiring, power: Power, flow: Flow, done: Floats, seen: Floats) -> None:
+def _look(
+    wiring: Wiring, power: Power, flow: Flow, done: Floats, until: Floats, stalled: Floats, seen: Floats
+) -> None:
     """Sum up the step; the latency is that of the slowest path from a source to a sink.
 
     Along a path waiting adds up, but a standstill of all operators ages each record only once.
     """
-    until, stalled = np.zeros(len(done)), np.zeros(len(done))
     seen[:] = 0.0
     for i in range(len(done)):
         is_source = wiring.upstream_first[i] == wiring.upstream_first[i + 1]
         seen[0] += done[i] if is_source else 0.0
         seen[1 if is_source else 2] += flow.queue[i]
+        until[i] = stalled[i] = 0.0
         for edge in range(wiring.upstream_first[i], wiring.upstream_first[i + 1]):
             until[i] = max(until[i], until[wiring.upstream[edge]])
             stalled[i] = max(stalled[i], stalled[wiring.upstream[edge]])

@@ -54,10 +54,10 @@ def measure(run: Run, oracle: Integers | None = None) -> Measures:
     return Measures(
         steps=len(run.actions),
         flips=flips(run.actions, dict(zip(experiment.units, experiment.slots.tolist(), strict=True))),
-        slot_seconds=float((run.held[:, scaled] @ slots).sum()),
-        oracle_slot_seconds=float((least[:, scaled] @ slots).sum()),
-        over_slot_seconds=float((np.maximum(surplus, 0) @ slots).sum()),
-        under_slot_seconds=float((np.maximum(-surplus, 0) @ slots).sum()),
+        slot_seconds=_slot_seconds(run.held[:, scaled], slots),
+        oracle_slot_seconds=_slot_seconds(least[:, scaled], slots),
+        over_slot_seconds=_slot_seconds(np.maximum(surplus, 0), slots),
+        under_slot_seconds=_slot_seconds(np.maximum(-surplus, 0), slots),
         under_seconds=int((surplus < 0).any(axis=1).sum()),
         down_seconds=int(run.down.sum()),
         latency_target_seconds=target,
@@ -67,6 +67,10 @@ def measure(run: Run, oracle: Integers | None = None) -> Measures:
         p99_latency_seconds=p99,
         largest_backlog_records=float(run.seen[:, BACKLOG].max()),
     )
+
+
+def _slot_seconds(instances: Integers, slots: Integers) -> float:
+    return float(instances.sum(axis=0) @ slots)
 
 
 def flips(actions: Sequence[ActionRecord], slots: dict[str, int]) -> int:

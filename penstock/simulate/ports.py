@@ -13,11 +13,12 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow, SourceRate
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import Action, Proposal
-from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict
+from penstock.decide.verdict import Accepted, Verdict
 from penstock.journal.records import ActionRecord
 from penstock.simulate.disturbances import SCATTER, generator
 from penstock.simulate.experiment import Experiment
 from penstock.simulate.virtual import Simulated
+from penstock.timeline import KINDS
 
 LEAST_FACTOR = 0.05
 """A measurement keeps at least this share of its value, however large the noise: none turns negative."""
@@ -189,10 +190,10 @@ class MemoryRecord:
     ) -> int:
         """Keep a verdict; the same one again is counted."""
         self._notes = verdict.notes if isinstance(verdict, Accepted) else ()
-        note = DecisionNote(now, _kind(verdict), verdict.reason)
+        note = DecisionNote(now, KINDS.get(type(verdict), "waiting"), verdict.reason)
         last = self.decisions[-1] if self.decisions else None
         if last and (last.kind, last.reason) == (note.kind, note.reason) and note.kind != "accepted":
-            self.decisions[-1] = replace(last, count=last.count + 1)
+            self.decisions[-1] = DecisionNote(last.first_at, last.kind, last.reason, last.count + 1)
         else:
             self.decisions.append(note)
         return len(self.decisions)
@@ -239,8 +240,3 @@ class MemoryRecord:
 
     def _change(self, action_id: int, **values: object) -> None:
         self.records[action_id - 1] = replace(self.records[action_id - 1], **values)  # type: ignore[arg-type]
-
-
-def _kind(verdict: Verdict) -> str:
-    kinds = {Accepted: "accepted", Rejected: "rejected", NothingToDo: "nothing-to-do"}
-    return kinds.get(type(verdict), "waiting")

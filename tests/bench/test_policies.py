@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,9 @@ from penstock.bench.policies import (
     _targets,
 )
 from penstock.bench.policy_cases import (
+    HOLD_SECONDS,
     CurveCase,
+    changes_needed,
     curve_experiment,
     flips_of_noisy_days,
     noisy_day,
@@ -59,6 +63,14 @@ def test_the_rates_of_a_curve_need_up_to_48_instances():
     assert least.min() < 10
 
 
+def test_changes_needed_are_those_of_the_least_size():
+    case = CurveCase(0.02, 0.0, 12, 0.0)
+    experiment = curve_experiment(case)
+    sizes = [8, *least_instances(experiment)[::HOLD_SECONDS, 1].tolist()]
+    assert changes_needed(case) == sum(one != other for one, other in pairwise(sizes))
+    assert 8 <= changes_needed(case) <= 12
+
+
 def test_on_a_curve_learning_saves_steps():
     case = CurveCase(0.05, 0.0, 12, 0.0)
     plain, learned = steps_for_each_change(case, PLAIN), steps_for_each_change(case, LEARNED)
@@ -86,7 +98,7 @@ def found(**changes):
         one.update(changes.get(f"{one['case']} {one['system']}", {}))
     counts = {PLAIN: [4, 4, 8], LEARNED: [1, 1, 2]}
     steps = {(noise, policy): some for noise in NOISES for policy, some in counts.items()}
-    return Found(rows, steps, {LEARNED: [(0, 1), (0, 0)], PLAIN: [(3, 4)]})
+    return Found(rows, steps, {LEARNED: [(0, 1), (0, 0)], PLAIN: [(3, 4)]}, needed=3)
 
 
 def row(case, system, slots, latency):
@@ -127,3 +139,4 @@ def test_the_summary_counts_over_all_curves():
     assert summary["learned_median_steps"] == 1
     assert summary["learned_p99_steps"] == 2
     assert summary["learned_changes_over_ds2"] == 0.25
+    assert summary["needed_changes_over_ds2_without_noise"] == 3 / 16
