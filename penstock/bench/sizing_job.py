@@ -18,9 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.bench.sizing_eaters import burn, hold
 from penstock.bench.spark_cluster import HDFS_STATE, ROCKSDB_STATE, executor_ids
 
-ROWS = {"heap": 150_000, "rocksdb": 150_000}
+ROWS = {"heap": 66_000, "rocksdb": 66_000}
 """In a batch; 20,000 where it is not said."""
-KEYS = 900_000
+KEYS = 330_000
+"""Of a KiB each; after five batches all of them are there."""
 PERIOD = {"cpu": "0 seconds"}
 """Between batches; two seconds where it is not said."""
 ROCKSDB_CACHE_MB = 192
@@ -70,7 +71,8 @@ def _ended(spark: SparkSession, case: str, directory: Path) -> Callable[[DataFra
 
 def _counted(frame: DataFrame) -> DataFrame:
     """Long keys whose counts are kept: the state is what is large."""
-    return frame.selectExpr(f"sha2(cast(value % {KEYS} AS STRING), 512) AS key").groupBy("key").count()
+    long = f"repeat(sha2(cast(value % {KEYS} AS STRING), 512), 8) AS key"
+    return frame.selectExpr(long).groupBy("key").count()
 
 
 def _held_in_python(frame: DataFrame) -> DataFrame:
@@ -88,7 +90,7 @@ def _plain(frame: DataFrame) -> DataFrame:
 def _collected(frame: DataFrame) -> DataFrame:
     """Many small objects that live until the batch ends: what is alive is moved again and again."""
     many = frame.selectExpr(f"value % {LISTS} AS key", "value", "explode(sequence(1, 25)) AS n")
-    texts = many.selectExpr("key", "repeat(concat(value, '-', n), 12) AS text")
+    texts = many.selectExpr("key", "repeat(concat(value, '-', n), 40) AS text")
     return texts.groupBy("key").agg({"text": "collect_list"})
 
 

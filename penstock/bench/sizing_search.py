@@ -30,9 +30,9 @@ from penstock.observe.processes import TreeUse, executor_trees, running_processe
 MIB = 1024.0**2
 SAMPLE_SECONDS = 1.5
 SAMPLES = 8
-SETTLED_SECONDS, SETTLED_BATCHES = 18.0, 4
+SETTLED_SECONDS, SETTLED_BATCHES = 15.0, 7
 """Looked at after so many batches, and so long after the first: then the state of every case is whole."""
-PATIENCE_SECONDS = 90.0
+PATIENCE_SECONDS = 120.0
 LEAST_HEAP_MB = 450
 """Spark starts no executor with less."""
 

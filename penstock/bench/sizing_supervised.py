@@ -19,8 +19,8 @@ from penstock.journal.records import ActionRecord
 from penstock.journal.store import open_journal
 
 INTERVAL = 1.5
-QUIET_SECONDS = 50.0
-"""Without an action for so long, more than the rules that shrink look back, the size is found."""
+QUIET_WINDOWS = 30
+"""Without an action in so many, as many as the rules that shrink look back, the size is found."""
 STALL_SECONDS = 15.0
 MEMORY_KEYS = ("spark.executor.memory", "spark.executor.memoryOverhead")
 CORES_KEY = "spark.task.cpus"
@@ -80,7 +80,7 @@ def _until_quiet(
             actions = journal.actions()
             first = next((at for at, _ in batches(place)), time.time())
             latest = max([first, *(one.ended_at or time.time() for one in actions)])
-            if time.time() - latest > QUIET_SECONDS:
+            if sum(one.at > latest for one in journal.observations()) >= QUIET_WINDOWS:
                 return actions, True
     return actions, False
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.dataflow.metrics import Floats
 from penstock.errors import BadMetrics
@@ -88,7 +89,10 @@ class SizingHistory:
 
     def within(self, after: float, until: float) -> SizingHistory:
         """The samples that ended in (after, until]."""
-        kept = (self.at > after) & (self.at <= until)
+        return self.where((self.at > after) & (self.at <= until))
+
+    def where(self, kept: NDArray[np.bool_]) -> SizingHistory:
+        """The samples for which it is true."""
         return SizingHistory(**{column.name: getattr(self, column.name)[kept] for column in fields(self)})
 
 

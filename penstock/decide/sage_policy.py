@@ -31,6 +31,7 @@ from penstock.errors import BadInput
 MOST_SAMPLES = 1_000
 _UNKNOWN_BYTES = 1024.0**3
 """Stands for a heap whose size is not known; what is pinned is never changed from it."""
+MEMORY_AND_CPU_UP = (Rule.HEAP_UP, Rule.MEMORY_UP, Rule.CPU_UP)
 _ALL_BUT_PARALLELISM = frozenset(set(Parameter) - {Parameter.PARALLELISM})
 
 
@@ -72,7 +73,7 @@ class SagePolicy:
         """Take the window in, and judge the samples since the last change of size."""
         answer = self._needs.propose(window)
         held = {unit: count for unit, count in window.parallelism.items() if count >= 1}
-        if isinstance(answer, NotReady):
+        if isinstance(answer, NotReady) and window.sizing is None:
             return answer
         if not held or window.end <= window.start:
             return NotReady("nothing is held, or the window has no length", "another window")
@@ -82,7 +83,10 @@ class SagePolicy:
             self._held = held
         self._take(window, held, answer)
         try:
-            return self._judge(window, held)
+            given = self._given(window, held)
+            if isinstance(answer, NotReady) and not self._is_urgent(given):
+                return answer
+            return self._judge(given, window, held)
         except BadInput as error:
             return NotReady(str(error), "settings that can be read")
 
@@ -105,17 +109,24 @@ class SagePolicy:
             return (f"sizes found too small cannot be read: {error}",)
         return ()
 
-    def _take(self, window: ApplicationWindow, held: Mapping[str, int], answer: Proposal) -> None:
+    def _take(self, window: ApplicationWindow, held: Mapping[str, int], answer: Proposal | NotReady) -> None:
+        """Without an answer of DS2 the need is unknown, and the rest of the sample counts all the same."""
         if self._samples and window.end <= self._samples[-1][0]:
             self._samples.clear()
-        wanted = dict(held)
+        wanted = {} if isinstance(answer, NotReady) else dict(held)
         if isinstance(answer, Scale):
             wanted |= {unit: size for unit, size in answer.parallelism.items() if unit in held}
-        sample = sample_of(window, self._gc, float(sum(wanted.values())))
-        self._samples.append((window.end, sample, wanted))
+        needed = float(sum(wanted.values())) if wanted else math.nan
+        self._samples.append((window.end, sample_of(window, self._gc, needed), wanted))
 
-    def _judge(self, window: ApplicationWindow, held: Mapping[str, int]) -> Proposal | NotReady:
-        given = self._given(window, held)
+    def _is_urgent(self, given: SizingInput) -> bool:
+        """What cannot wait for a batch to end, which it may never do for want of memory: more, never less."""
+        decision = decide(given, self._settings).decision
+        return decision is not None and decision.rule in MEMORY_AND_CPU_UP
+
+    def _judge(
+        self, given: SizingInput, window: ApplicationWindow, held: Mapping[str, int]
+    ) -> Proposal | NotReady:
         by_hand = self._set_by_hand(given, window)
         if isinstance(by_hand, Resize):
             return by_hand

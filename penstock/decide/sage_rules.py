@@ -93,20 +93,30 @@ def cpu_up(view: RoundView) -> list[Sizing]:
 
 def parallelism_up(view: RoundView) -> list[Sizing]:
     """P4: a backlog that grows from sample to sample; how much more is what the DS2 calculation says."""
-    if view.recent is None or not (growing(view) or view.forced):
+    recent = with_need(view.recent, view.settings.least_up_samples)
+    if recent is None or not (growing(view) or view.forced):
         return []
-    needed = float(view.recent.needed_parallelism[-1])
+    needed = float(recent.needed_parallelism[-1])
     if not needed > view.held.parallelism:
         return []
     symptom = Symptom.BACKLOG_GROWS if growing(view) else Symptom.FORCED
-    growth, bound = backlog_growth(view.recent), view.settings.least_backlog_growth
+    growth, bound = backlog_growth(recent), view.settings.least_backlog_growth
     after = replace(view.held, parallelism=int(needed))
     return [Sizing(Rule.PARALLELISM_UP, symptom, growth, bound, after)]
 
 
 def growing(view: RoundView) -> bool:
     """Whether P4 sees its symptom."""
-    return view.recent is not None and backlog_growth(view.recent) >= view.settings.least_backlog_growth
+    recent = with_need(view.recent, view.settings.least_up_samples)
+    return recent is not None and backlog_growth(recent) >= view.settings.least_backlog_growth
+
+
+def with_need(window: SizingHistory | None, least: int) -> SizingHistory | None:
+    """The samples whose need is known: while no batch ends, nothing is known of parallelism."""
+    if window is None:
+        return None
+    known = window.where(~np.isnan(window.needed_parallelism))
+    return known if len(known.at) >= least else None
 
 
 def follows_service(view: RoundView) -> bool:
@@ -122,7 +132,7 @@ def backlog_growth(recent: SizingHistory) -> float:
 
 def parallelism_down(view: RoundView) -> list[Sizing]:
     """P5: nothing waits, and the largest need of the long window is below what is held: straight to it."""
-    long, held = view.long, view.held
+    long, held = with_need(view.long, view.settings.least_down_samples), view.held
     if long is None:
         return []
     needed = _most(long.needed_parallelism)

@@ -24,7 +24,7 @@ from penstock.fleet.sage_columns import (
     TASK_CPUS,
 )
 from penstock.fleet.sage_kernel_up import DECIDED, NOTHING, allowed, settle
-from penstock.fleet.sage_windows import ceiling, lasting, most, total, whole_mebibytes
+from penstock.fleet.sage_windows import ceiling, lasting, measured, most, total, whole_mebibytes
 
 _HEAP_USED, _COMMITTED, _RESIDENT = (
     COLUMN[name] for name in ("heap_used_bytes", "heap_committed_bytes", "memory_used_bytes")
@@ -42,8 +42,8 @@ _UNUSED, _FORCED = int(Symptom.UNUSED), int(Symptom.FORCED)
 
 
 _GAIN, _DRAINED, _HEAP_HIGH = (BOUND[name] for name in ("least_gain", "drained_seconds", "heap_used_high"))
-_LEAST_HEAP, _GC_HIGH, _LEAST_UP = (
-    BOUND[name] for name in ("least_heap_bytes", "gc_time_high", "least_up_samples")
+_LEAST_HEAP, _GC_HIGH, _LEAST_UP, _LEAST_DOWN = (
+    BOUND[name] for name in ("least_heap_bytes", "gc_time_high", "least_up_samples", "least_down_samples")
 )
 _GC_SECONDS, _SECONDS = COLUMN["gc_seconds"], COLUMN["seconds"]
 _OVERHEAD_TARGET, _LEAST_OVERHEAD, _CPU_TARGET = (
@@ -76,6 +76,9 @@ def parallelism_down(
     long: Floats, held: Floats, known: Floats, orders: Integers, bounds: Floats, told: Floats
 ) -> int:
     """P5."""
+    long = measured(long, _NEEDED)
+    if len(long) < bounds[_LEAST_DOWN]:
+        return NOTHING
     needed = most(long, _NEEDED)
     if not (needed >= 1 and (orders[FORCED_RULE] or _drained(long, bounds))):
         return NOTHING

@@ -29,7 +29,7 @@ from penstock.fleet.sage_columns import (
     TASK_CPUS,
     VETOED_BITS,
 )
-from penstock.fleet.sage_windows import growth, least, most, total, whole_mebibytes
+from penstock.fleet.sage_windows import growth, least, measured, most, total, whole_mebibytes
 
 NOTHING, DECIDED = 0, -1
 """What a rule answers; a positive number says why it was held back."""
@@ -65,7 +65,9 @@ _OVERHEAD_HIGH, _LEAST_OVERHEAD, _OVERHEAD_FACTOR, _OVERHEAD_TARGET = (
     BOUND[name] for name in ("overhead_high", "least_overhead_bytes", "overhead_factor", "overhead_target")
 )
 _CPU_HIGH, _CPU_FACTOR = BOUND["cpu_high"], BOUND["cpu_factor"]
-_LEAST_GROWTH, _CORRELATED = BOUND["least_backlog_growth"], BOUND["correlation_threshold"]
+_LEAST_GROWTH, _CORRELATED, _LEAST_UP = (
+    BOUND[name] for name in ("least_backlog_growth", "correlation_threshold", "least_up_samples")
+)
 
 
 @numba.njit(cache=True)
@@ -223,7 +225,8 @@ def parallelism_up(
     recent: Floats, held: Floats, known: Floats, orders: Integers, bounds: Floats, told: Floats
 ) -> int:
     """P4."""
-    if not len(recent):
+    recent = measured(recent, _NEEDED)
+    if len(recent) < bounds[_LEAST_UP]:
         return NOTHING
     forced, grown = orders[FORCED_RULE] > 0, growth(recent, _BACKLOG)
     growing = grown >= bounds[_LEAST_GROWTH]

@@ -67,6 +67,12 @@ def total(samples: Floats, column: int) -> float:
 
 
 @numba.njit(cache=True)
+def measured(samples: Floats, column: int) -> Floats:
+    """The samples in which a column was measured."""
+    return samples[~np.isnan(samples[:, column])]
+
+
+@numba.njit(cache=True)
 def growth(samples: Floats, column: int) -> float:
     """How much a column grew; NaN unless every sample has more than the one before."""
     for place in range(1, len(samples)):

@@ -301,10 +301,13 @@ class TestParallelism:
         outcome = decide(SizingInput(now, clock.history, replace(A_SIZE, heap_bytes=12 * GIB)), SETTINGS)
         assert (outcome.decision, outcome.held_back) == (None, ((Rule.PARALLELISM_UP, NO_NEED),))
 
-    def test_an_unknown_need_changes_nothing(self):
-        clock = Recorder()
-        now = clock.run(40, needed_parallelism=[2.0] * 20 + [math.nan] + [2.0] * 19)
-        assert fired(SizingInput(now, clock.history, A_SIZE)) is Rule.NONE
+    def test_samples_with_an_unknown_need_count_for_nothing(self):
+        few, enough = Recorder(), Recorder()
+        now = few.run(40, needed_parallelism=[2.0, math.nan] * 20)
+        assert fired(SizingInput(now, few.history, A_SIZE)) is Rule.NONE, "15 of 30 are not 20"
+        now = enough.run(40, needed_parallelism=[2.0, 2.0, 3.0, math.nan] * 10)
+        decision = decide(SizingInput(now, enough.history, A_SIZE), SETTINGS).decision
+        assert decision is not None and decision.after.parallelism == 3
 
     def test_it_is_a_scale_with_the_reason(self):
         answer = propose_size(a_round(Rule.PARALLELISM_UP), SETTINGS)

@@ -37,7 +37,8 @@ class Application:
 
     def __init__(self, limits: Limits = WIDE, conf: dict[str, str] | None = None, needed: int = 2) -> None:
         self.now, self.said, self.conf = 0.0, Said(), conf or CONF
-        needs = FixedPolicy(Hold("right") if needed == 2 else a_scale(needed))
+        stuck = NotReady("no batch finished in the window", "a finished batch")
+        needs = FixedPolicy(Hold("right") if needed == 2 else a_scale(needed) if needed else stuck)
         self.policy = SagePolicy(needs, SageSettings(), limits=limits, said=lambda: self.said)
 
     def run(
@@ -154,6 +155,15 @@ def test_a_majority_of_executors_must_have_reported():
     two = tuple(dataclasses.replace(e, use=CALM) for e in silent.executors[:2])
     told = dataclasses.replace(silent, executors=(*two, silent.executors[2]))
     assert sample_of(told, GcClock(), 2.0)["heap_used_bytes"] == 2 * GIB
+
+
+def test_memory_grows_also_while_no_batch_ends_and_nothing_shrinks_then():
+    """DS2 waits for a batch; one that never ends for want of heap must not keep P1 waiting, too."""
+    application = Application(needed=0)
+    answer = application.run(heap_used_bytes=3.9 * GIB)
+    assert isinstance(answer, Resize) and answer.reason.startswith("P1")
+    calm = Application(conf={**CONF, "spark.executor.memory": "8g"}, needed=0)
+    assert isinstance(calm.run(30), NotReady), "heap to spare is given back when batches end"
 
 
 def test_a_pin_a_veto_and_a_force():
