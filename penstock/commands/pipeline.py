@@ -142,9 +142,13 @@ def draw(
 
 
 def _shown(layout: Layout, seen: dict[str, Any]) -> Any:
-    from penstock.pipeline.drawing import table
+    from rich.console import Group
+    from rich.text import Text
 
-    return table(layout, seen["functions"], seen["pipeline"])
+    from penstock.pipeline.drawing import last_decision, table
+
+    shown, said = table(layout, seen["functions"], seen["pipeline"]), last_decision(seen)
+    return shown if said is None else Group(shown, Text(said, style="dim"))
 
 
 def _layout_of(seen: dict[str, Any]) -> Layout:

@@ -37,12 +37,22 @@ def table(layout: Layout, figures: Figures, title: str) -> Table:
     shown.add_column("function", no_wrap=True)
     shown.add_column("reads → writes")
     runs = any(one.get("parallelism") for one in figures.values())
-    for column in ("instances", "arriving/s", "served/s", "backlog", "busy", "dead") if runs else ():
+    for column in ("instances", "in/s", "served/s", "backlog", "busy", "dead") if runs else ():
         shown.add_column(column, justify="right")
     for name in layout.functions:
         joined = f"{', '.join(layout.reads[name])} → {layout.writes[name] or '∅'}"
         shown.add_row("  " * layout.depth(name) + name, joined, *(_cells(figures[name]) if runs else ()))
     return shown
+
+
+def last_decision(seen: Mapping[str, Any]) -> str | None:
+    """What the controller said last, as the status has it: why it changed, waits or leaves all as it is."""
+    decisions = seen.get("decisions")
+    if not decisions:
+        return None
+    last = decisions[-1]
+    ago = max(0.0, seen["now"] - last["at"])
+    return f"{seen['policy']}, {ago:.0f} s ago: {last['kind']}: {last['reason']}"
 
 
 def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
@@ -185,8 +195,9 @@ def _topic_texts(layout: Layout, figures: Figures, topic: str) -> list[tuple[str
 def _instances(one: Mapping[str, Any]) -> str:
     if not one.get("parallelism"):
         return "-"
-    pin = " pinned" if one.get("pinned") else ""
-    return f"{one['parallelism']} of {one.get('least', 1)}–{one.get('most', '')}{pin}"
+    if one.get("pinned"):
+        return f"{one['parallelism']} pinned"
+    return f"{one['parallelism']} of {one.get('least', 1)}–{one.get('most', '')}"
 
 
 def _number(value: Any) -> str:

@@ -172,8 +172,8 @@ class PipelineHandle:
             log.warning("%s: no longer leading, so the functions stop here", self.name)
             self._step_down()
         elif self._term is not None and self._term.gone:
+            self._keeper.stop()  # first: whoever hears of the end may start another at once
             self._broken = f"{self.name} has ended: Spark was stopped"
-            self._keeper.stop()
         elif self._term is not None:
             cycle = self._term.tick(time.time())
             if cycle.error or cycle.verdict is not None or cycle.window is not None:
@@ -183,8 +183,8 @@ class PipelineHandle:
                 self._take_over(lease)
             except Exception as problem:
                 log.exception("%s: leading, but the functions cannot be started", self.name)
-                self._broken = f"{self.name} cannot be started: {problem}"
                 self._keeper.stop()
+                self._broken = f"{self.name} cannot be started: {problem}"
 
     def _take_over(self, lease: Lease) -> None:
         self._term, self._led_by = self._begin_term(), lease

@@ -10,6 +10,8 @@ import logging
 import re
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -39,10 +41,20 @@ _STOP_SECONDS = 15.0
 _IDLE_CHECKS = 3
 
 _OUTCOME_DDL = f"{OUTCOME} string, {RECORD} string, {ERROR} string"
+_OBSERVED_SECONDS = 2.0
 _SIGNS_OF_TROUBLE = (
     "cancelled", "ExecutorLostFailure", "FetchFailed", "InterruptedException", "SparkContext was shut down",
+    "org.apache.kafka.",
 )  # fmt: skip
 _WRONG_SCHEMA = re.compile(r"WrongSchema: (.+)")
+_ORDERLY_END = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling a batch: java.lang.InterruptedException"
+)
+"""By such words alone Spark tells that a batch ended because the query is being stopped, not by a failure.
+
+It looks for them with a pattern that takes a stack frame a character: the Java trace which belongs to a real
+interruption can overflow the stack of the query's thread.
+"""
 
 
 class FunctionQuery:
@@ -109,6 +121,12 @@ class FunctionQuery:
             at_work = status["isTriggerActive"] or status["isDataAvailable"]
             idle = 0 if at_work else idle + 1
 
+    def _await_stop(self) -> None:
+        """A batch that ends before Spark was told to stop would count as a failure, and be logged as one."""
+        deadline = time.monotonic() + _STOP_SECONDS
+        while self.query.isActive and time.monotonic() < deadline:
+            time.sleep(0.02)
+
     def failure(self) -> str | None:
         """Why the function no longer runs; None while it does, or is about to be started again."""
         if self._query is None or self._query.isActive or self._stopping:
@@ -174,7 +192,8 @@ class FunctionQuery:
         self._started.wait()
         if self._stopping:
             self._at_boundary.set()
-            raise ActionFailed("the pipeline is being stopped: this batch is for the next run")
+            self._await_stop()
+            raise ActionFailed(_ORDERLY_END)  # the batch is for the next run
         parallelism, start = self._board.begin_batch(self.function.name), time.time()
         try:
             self._work.value = {}
@@ -184,8 +203,9 @@ class FunctionQuery:
             self.mending.worked()
             self._trouble = None
         except Exception as problem:
-            if not self._stopping:  # otherwise the batch was broken off, and will be run again
-                self._blame(problem)
+            if self._stopping:  # broken off, and run again at the next start
+                raise ActionFailed(_ORDERLY_END) from None
+            self._blame(problem)
             raise
         finally:
             self._board.end_batch(self.function.name)
@@ -203,7 +223,7 @@ class FunctionQuery:
         if takes is Takes.KEYED:
             publish(self._spark, batch, target)
         elif takes is Takes.DATAFRAME:
-            self._transform(self._spread(batch, parallelism), target, parallelism)
+            self._transform(self._spread(batch, parallelism), replace(target, observed=True), parallelism)
         else:
             schema = self._arrow()
             server = Server(
@@ -238,7 +258,7 @@ class FunctionQuery:
             result = self._as_declared(self.function.call(seen))
             counted = result.observe(written, sf.count(sf.lit(1)).alias("records"))
             publish(self._spark, counted, target)
-            figures = float(read.get["records"]), float(written.get["records"]), 0.0
+            figures = _observed(read, batch.count), _observed(written, lambda: 0), 0.0
         except BadInput as problem:
             raise ActionFailed(f"WrongSchema: {problem}") from problem
         except Exception as problem:
@@ -283,8 +303,19 @@ class FunctionQuery:
         return tuple(InstanceWork(number, *figures) for number, figures in sorted(self._work.value.items()))
 
 
+def _observed(observation: Observation, otherwise: Callable[[], int]) -> float:
+    """Records counted on the way; a function that makes no use of its batch leaves nothing to observe."""
+    told: Any = observation._jo
+    deadline = time.monotonic() + _OBSERVED_SECONDS
+    while not told.future().isCompleted():
+        if time.monotonic() > deadline:
+            return float(otherwise())
+        time.sleep(0.01)
+    return float(observation.get["records"])
+
+
 def blames_records(problem: Exception) -> bool:
-    """Whether a batch failed by what is in it, and not because Spark or the cluster gave way.
+    """Whether a batch failed by what is in it, and not because Spark, the cluster or a broker gave way.
 
     A batch that was cancelled or lost its executors has to be run again: its records are not dead.
     """

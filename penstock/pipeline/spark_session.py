@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 
 def session(name: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
-    """A session in which functions share the slots fairly."""
+    """A session in which functions share the slots fairly, and no bar for every small job is drawn."""
     builder = SparkSession.builder.appName(name).config("spark.scheduler.mode", "FAIR")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     if master is not None:
         builder = builder.master(master)
     if master is not None and master.startswith("local"):

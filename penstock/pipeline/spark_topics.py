@@ -21,6 +21,14 @@ DEAD_LETTERS = "{}.dead"
 """The topic of a function's dead letters; a topic of the user has no dot in its name."""
 DEAD_SCHEMA = "function string, record string, error string"
 
+_OLDER_WAYS = ("spark.sql.sources.useV1SourceList", "avro,csv,json,orc,parquet,text")
+"""Spark's own list without Kafka.
+
+What is written to Kafka the older way is never told to an observation (seen on Spark 4.3). The newer way
+needs the connector's classes from the start of Spark: with those of a later `ADD JAR` the driver cannot read
+what its tasks answer. So it is used only where something is observed.
+"""
+
 
 def read_topic(spark: SparkSession, topic: Topic, place: Location) -> DataFrame:
     """The records of a topic as a streaming DataFrame."""
@@ -61,6 +69,8 @@ class Written:
     key: tuple[str, ...] = ()
     run: str = ""
     """Of the query: two drivers that have the same batch at once, for a moment, do not disturb each other."""
+    observed: bool = False
+    """Whether observations are waited for."""
 
 
 def publish(spark: SparkSession, outcome: DataFrame, target: Written) -> None:
@@ -103,7 +113,9 @@ def _to_kafka(outcome: DataFrame, target: Written, place: Kafka) -> None:
     rows = rows.select(
         topic.alias("topic"), key.alias("key"), sf.when(is_dead, letter).otherwise(served).alias("value")
     )
-    rows.write.format("kafka").option("kafka.bootstrap.servers", place.servers).save()
+    if target.observed:
+        rows.sparkSession.conf.set(*_OLDER_WAYS)
+    rows.write.format("kafka").option("kafka.bootstrap.servers", place.servers).mode("append").save()
 
 
 def dead_letters(spark: SparkSession, place: Files, function: str) -> DataFrame:

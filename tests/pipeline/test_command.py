@@ -26,7 +26,9 @@ def answer(command, request):
         case "hello":
             return {"application": "thumbnails", "name": "thumbnails"}
         case "status":
-            return {"status": {"pipeline": "thumbnails", "functions": {"resize": function}}}
+            said = {"at": 5.0, "kind": "waiting", "reason": "no batch has ended yet"}
+            decided = {"policy": "ds2", "now": 7.0, "decisions": [said]}
+            return {"status": {"pipeline": "thumbnails", "functions": {"resize": function}, **decided}}
         case "scale" if request["parallelism"] == 99:
             raise BadInput("'resize' may have 1 to 15 instances, not 99")
         case "scale":
@@ -75,7 +77,8 @@ def test_a_running_pipeline_is_shown_scaled_and_stopped(running, config, capsys)
     assert perform(["pipeline", "status", *config, "--json"]) == 0
     assert last_json(capsys)["functions"]["resize"]["parallelism"] == 3
     assert perform(["pipeline", "draw", "thumbnails", *config]) == 0
-    assert "resize" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "resize" in shown and "ds2, 2 s ago: waiting: no batch has ended yet" in shown
     assert perform(["pipeline", "scale", "resize", "7", *config, "--json"]) == 0
     seen = last_json(capsys)
     assert (seen["parallelism"], seen["pinned"]) == (7, True)

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from rich.console import Console
 
-from penstock.pipeline.drawing import svg, table
+from penstock.pipeline.drawing import last_decision, svg, table
 from tests.pipeline.test_definition import thumbnails
 
 FIGURES = {
@@ -59,15 +59,15 @@ def test_boxes_do_not_overlap():
     assert len(set(places)) == len(places)
 
 
-def printed(figures):
-    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+def printed(figures, width=140):
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
     console.print(table(thumbnails().layout(), figures, "thumbnails"))
     return console.export_text()
 
 
 def test_the_terminal_shows_rates_backlog_and_parallelism():
     shown = printed({"store": {}, **FIGURES})
-    assert "3 of 1–15 pinned" in shown and "4,321" in shown and "82%" in shown
+    assert "3 pinned" in shown and "4,321" in shown and "82%" in shown
     assert "images → small" in shown and "recognise has failed: it failed" in shown
 
 
@@ -75,3 +75,20 @@ def test_the_terminal_shows_what_is_started_again_and_no_figures_of_what_does_no
     again = {"resize": {"parallelism": 1, "trouble": "the broker is away"}, "store": {}, "recognise": {}}
     assert "resize is started again: the broker is away" in printed(again)
     assert "backlog" not in printed({}) and "images → small" in printed({})
+
+
+def test_a_line_of_the_table_fits_a_narrow_terminal():
+    figures = {**FIGURES["resize"], "parallelism": 12}
+    shown = printed({"store": figures, "resize": figures, "recognise": figures}, width=80)
+    lines = [line for line in shown.splitlines() if "→" in line and "reads" not in line]
+    assert len(lines) == 3 and all("4,321" in line and "12 pinned" in line for line in lines)
+
+
+def test_the_last_decision_is_told_with_its_age():
+    seen = {
+        "policy": "ds2",
+        "now": 107.0,
+        "decisions": [{"at": 100.0, "kind": "waiting", "reason": "a batch"}],
+    }
+    assert last_decision(seen) == "ds2, 7 s ago: waiting: a batch"
+    assert last_decision({"decisions": []}) is None and last_decision({}) is None

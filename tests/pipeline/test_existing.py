@@ -36,3 +36,4 @@ def test_only_what_is_in_a_batch_makes_it_dead():
     assert not blames_records(RuntimeError("Job 7 cancelled part of cancelled job group"))
     assert not blames_records(RuntimeError("ExecutorLostFailure (executor 2 exited)"))
     assert not blames_records(OSError("could not be renamed"))
+    assert not blames_records(RuntimeError("org.apache.kafka.common.errors.TimeoutException: no broker"))

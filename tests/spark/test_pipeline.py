@@ -149,6 +149,7 @@ def test_results_equal_one_batch_job_while_parallelism_changes_and_the_pipeline_
     assert asked["functions"]["square"]["pinned"] is True
     read_before = read(first, "total")
     first.stop()
+    assert [one.query.exception() for one in first.queries.values()] == [None] * 3
     again = chain(root).run(spark, policy="ds2", settings=settings(root), trigger="100ms")
     runs = [one.query.runId for one in again.queries.values()]
     until(lambda: resize(again) and odds_written(root) == odds, [again, halves])
