@@ -1,0 +1,287 @@
+"""The image pipeline of Elastic Pulsar Functions (section 5): two resizers and an object recogniser.
+
+Images arrive at exponential intervals, at rates that change from one stretch to the next; the paper's
+stretches of ten minutes are compressed. Service times are paced, and exponential, too. Every image carries
+the moment of its arrival; its response ends when the batch that recognised it has been published.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from penstock.bench.report import BenchReport, Row, Target
+from penstock.bench.spark_cluster import ClusterShape, cluster, scratch_directory
+from penstock.pipeline import Pipeline, files
+from penstock.pipeline.handle import PipelineHandle
+from penstock.workloads.paced import Pacer
+
+SHAPE = ClusterShape(
+    executors=2,
+    cores=8,
+    name="penstock bench images",
+    log_level="OFF",
+    # small files: one task reads them all, or the tasks cost more than the images
+    conf={"spark.scheduler.mode": "FAIR", "spark.sql.files.minPartitionNum": "1"},
+)
+RATES = (2.0, 8.0, 4.0, 12.0)
+"""Images a second; chosen, as the service times are, so that three to seven instances are needed."""
+STRETCH_SECONDS = 40.0
+QUICK_RATES, QUICK_STRETCH_SECONDS = (3.0, 10.0), 15.0
+DRAIN_SECONDS = 5.0
+"""After the last image nothing new comes, and what is under way may end."""
+WARM_UP_SECONDS = 14.0
+RESIZE_SECONDS, RECOGNISE_SECONDS = 0.04, 0.35
+TARGET_SECONDS = 1.0
+MOST = 15
+IMAGES_PER_BATCH, FILES_PER_BATCH = 40, 5
+"""Of a function far behind, a batch of all that waits would show nothing for minutes, nor let it change.
+
+An image that arrives is a file; what a function publishes is a file for each of its instances.
+"""
+TRIGGER = "250ms"
+POLICIES = ("threshold", "queueing", "ds2")
+SCHEMA = "number bigint, arrived double"
+
+SETTINGS: Mapping[str, object] = {
+    "policy_interval": "4s",
+    "warm_up_intervals": 0,
+    "activation_intervals": 1,
+    "scale_down_delay": "8s",
+    "largest_step_down": 1.0,
+    "catch_up": "30s",
+    "target_rate_ratio": 100,
+    "rollback": False,
+    "latency_target": f"{TARGET_SECONDS:g}s",
+    "control_socket": False,
+}
+
+PUBLISHED: dict[str, Any] = {
+    "threshold_mean_instances": 3.5,
+    "threshold_mean_response_s": 23,
+    "threshold_peak_response_s": 74,
+    "queueing_mean_instances": 5,
+    "queueing_mean_response_s": 1.03,
+    "queueing_peak_response_s": 3,
+    "ds2_mean_instances": 4.5,
+    "ds2_mean_response_s": 2.7,
+    "ds2_peak_response_s": 26,
+}
+
+Floats = NDArray[np.float64]
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Arrival and completion of every image that was recognised, and instances once a second.
+
+    `unserved` are the arrivals of those that still waited at `ended`.
+    """
+
+    arrived: Floats
+    finished: Floats
+    instances: tuple[int, ...]
+    offered: int
+    unserved: Floats
+    ended: float
+
+    def responses(self) -> tuple[Floats, Floats]:
+        """Arrivals and response times; what still waits has taken at least as long as it has waited."""
+        times = np.concatenate([self.finished - self.arrived, self.ended - self.unserved])
+        return np.concatenate([self.arrived, self.unserved]), times
+
+
+def run(quick: bool, progress: Progress) -> BenchReport:
+    """Each policy in turn under the same arrivals; quick has two short stretches instead of four."""
+    rates, seconds = (QUICK_RATES, QUICK_STRETCH_SECONDS) if quick else (RATES, STRETCH_SECONDS)
+    rows = []
+    with cluster(SHAPE) as spark:
+        warm_up(spark)
+        for policy in POLICIES:
+            progress(f"{policy}: {len(rates) * seconds:.0f} s")
+            rows.append(row_of(policy, run_policy(spark, policy, rates, seconds)))
+            progress(", ".join(f"{key} {value}" for key, value in rows[-1].items()))
+    return BenchReport("images", summary(rows), rows, targets(rows), PUBLISHED, notes(rates, seconds))
+
+
+def warm_up(spark: Any) -> None:
+    """Start Python workers and let Java compile, so that no policy has to bear it."""
+    run_policy(spark, "threshold", RATES[:1], WARM_UP_SECONDS)
+
+
+def arrivals(rates: Sequence[float], seconds_each: float, seed: int = 7) -> Floats:
+    """Arrival times with exponential intervals; each stretch has its own rate."""
+    random, times, start = np.random.default_rng(seed), [], 0.0
+    for rate in rates:
+        gaps = random.exponential(1 / rate, size=int(3 * rate * seconds_each) + 50)
+        moments = start + np.cumsum(gaps)
+        times.append(moments[moments < start + seconds_each])
+        start += seconds_each
+    return np.concatenate(times)
+
+
+def pipeline_of(root: Path) -> Pipeline:
+    """images → large (stored), images → small → objects."""
+    pipeline = Pipeline("images", topics=files(str(root), files_per_batch=FILES_PER_BATCH))
+    pipeline.topic("images", schema=SCHEMA, at=files(str(root), files_per_batch=IMAGES_PER_BATCH))
+    shared: dict[str, Any] = {"takes": "arrow", "schema": SCHEMA, "parallelism": (1, MOST)}
+    resize, recognise = served(RESIZE_SECONDS), served(RECOGNISE_SECONDS)
+    pipeline.add(resize, name="store", reads="images", writes="large", **shared)
+    pipeline.add(resize, name="resize", reads="images", writes="small", **shared)
+    pipeline.add(recognise, name="recognise", reads="small", writes="objects", **shared)
+    return pipeline
+
+
+def served(mean_seconds: float) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """A paced function with exponential service times, which follow from the images' numbers."""
+
+    def call(batch: pa.RecordBatch) -> pa.RecordBatch:
+        pacer = Pacer(1.0)
+        for number in batch.column("number").to_pylist():
+            pacer.owe(float(np.random.default_rng([number, 11]).exponential(mean_seconds)))
+        pacer.settle()
+        return batch
+
+    return call
+
+
+class Camera(threading.Thread):
+    """Writes every image into its topic when it arrives, as another program would."""
+
+    def __init__(self, topic: Path, moments: Floats) -> None:
+        super().__init__(name="camera", daemon=True)
+        topic.mkdir(parents=True, exist_ok=True)
+        self.origin = time.time()
+        self._topic, self._moments, self._ended = topic, moments, threading.Event()
+
+    def run(self) -> None:
+        """Until the last image, or until stopped."""
+        self.origin = time.time()
+        for number, moment in enumerate(self._moments):
+            if self._ended.wait(max(0.0, self.origin + moment - time.time())):
+                return
+            self._write(number, self.origin + moment)
+
+    def stop(self) -> None:
+        """End before the last image."""
+        self._ended.set()
+        if self.ident is not None:
+            self.join(timeout=5)
+
+    def _write(self, number: int, arrived: float) -> None:
+        """A hidden file first: readers must not see half of one."""
+        table = pa.table({"number": pa.array([number], pa.int64()), "arrived": [float(arrived)]})
+        hidden = self._topic / f".{number}.parquet"
+        pq.write_table(table, hidden)
+        hidden.rename(self._topic / f"{number:09d}.parquet")
+
+
+def run_policy(spark: Any, policy: str, rates: Sequence[float], seconds_each: float) -> Seen:
+    """One policy on topics of its own, from one instance each."""
+    with scratch_directory() as scratch:
+        topics, moments = scratch / "topics", arrivals(rates, seconds_each)
+        settings = {**SETTINGS, "journal": str(scratch / "journal.db")}
+        camera = Camera(topics / "images", moments)
+        handle = pipeline_of(topics).run(spark, policy=policy, settings=settings, trigger=TRIGGER)
+        try:
+            camera.start()
+            instances, published = _watched(handle, len(rates) * seconds_each)
+            ended = time.time()
+        finally:
+            camera.stop()
+            handle.stop()
+        numbers, arrived, finished = recognised(topics / "objects", published)
+    left = np.setdiff1d(np.arange(len(moments)), numbers)
+    return Seen(arrived, finished, tuple(instances), len(moments), camera.origin + moments[left], ended)
+
+
+def _watched(handle: PipelineHandle, seconds: float) -> tuple[list[int], dict[int, float]]:
+    """Instances once a second while images come, and when each batch of the recogniser was published."""
+    begun, instances = time.time(), []
+    published: dict[int, float] = {}
+    while time.time() < begun + seconds + DRAIN_SECONDS:
+        handle.wait(1.0)
+        if time.time() < begun + seconds:
+            functions = handle.status()["functions"]
+            instances.append(sum(one["parallelism"] for one in functions.values()))
+        published |= {batch.batch_id: batch.end for batch in handle.batches("recognise")}
+    return instances, published
+
+
+def recognised(topic: Path, published: Mapping[int, float]) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Number, arrival and completion of all images in the last topic; directories are named after batches."""
+    numbers, arrived, finished = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0)]
+    for file in topic.glob("*/*.parquet"):
+        end = published.get(int(file.parent.name.rpartition("-")[2]))
+        if end is not None:
+            table = pq.read_table(file, columns=["number", "arrived"])
+            numbers.append(table.column("number").to_numpy())
+            arrived.append(table.column("arrived").to_numpy())
+            finished.append(np.full(len(table), end))
+    return np.concatenate(numbers), np.concatenate(arrived), np.concatenate(finished)
+
+
+def row_of(policy: str, seen: Seen) -> Row:
+    """One policy in the fields of the report."""
+    arrived, times = seen.responses()
+    known = len(times) > 0
+    return {
+        "system": policy,
+        "mean_instances": round(float(np.mean(seen.instances)), 2),
+        "max_instances": int(max(seen.instances)),
+        "mean_response_s": round(float(times.mean()), 2) if known else None,
+        "peak_response_s": round(float(times.max()), 2) if known else None,
+        "seconds_over_target": seconds_over(arrived, times, TARGET_SECONDS) if known else None,
+        "seconds_over_5_s": seconds_over(arrived, times, 5.0) if known else None,
+        "images": seen.offered,
+        "recognised": len(seen.finished),
+    }
+
+
+def seconds_over(arrived: Floats, times: Floats, target: float) -> int:
+    """Seconds whose images took longer than the target on average."""
+    _, which = np.unique(np.floor(arrived).astype(np.int64), return_inverse=True)
+    means = np.bincount(which, weights=times) / np.bincount(which)
+    return int((means > target).sum())
+
+
+def targets(rows: list[Row]) -> list[Target]:
+    """The paper's order: with the latency model responses are shorter than with thresholds."""
+    mean = {row["system"]: row["mean_response_s"] for row in rows}
+    queueing, threshold = mean.get("queueing"), mean.get("threshold")
+    ratio = queueing / threshold if queueing is not None and threshold else None
+    return [Target("mean response of queueing over that of threshold", "< 1", ratio)]
+
+
+def summary(rows: list[Row]) -> dict[str, float]:
+    """Means of each policy."""
+    return {
+        f"{row['system']}_{key}": row[key]
+        for row in rows
+        for key in ("mean_instances", "mean_response_s", "peak_response_s")
+        if row[key] is not None
+    }
+
+
+def notes(rates: Sequence[float], seconds_each: float) -> list[str]:
+    """What a reader should know."""
+    return [
+        f"rates of {', '.join(f'{rate:g}' for rate in rates)} images/s, {seconds_each:g} s each where the "
+        "paper has ten minutes; rates and service times are ours, for the paper only draws them",
+        f"service times are exponential and paced: {RESIZE_SECONDS:g} s for a resizer, "
+        f"{RECOGNISE_SECONDS:g} s for the recogniser",
+        "a response ends when the batch with the image has been published; an image waits for batches of two "
+        "functions, whose fixed costs no number of instances takes away, and no policy here knows of them",
+        f"images that still wait {DRAIN_SECONDS:g} s after the last one count with the time they have waited",
+        "settings: " + ", ".join(f"{key}={value}" for key, value in SETTINGS.items()),
+    ]
