@@ -55,7 +55,9 @@ def _dress(figure: go.Figure, chart: Chart) -> None:
         showlegend=True,
         legend=above if len(chart.series) <= _LEGEND_ROW else {},
     )
-    figure.update_xaxes(title_text=chart.x, showgrid=False, ticks="outside", ticklen=4, zeroline=False)
+    figure.update_xaxes(
+        title_text=chart.x, showgrid=False, ticks="outside", ticklen=4, zeroline=False, automargin=True
+    )
     figure.update_yaxes(title_text=chart.y, zeroline=False)
     if any(isinstance(value, str) for _, x, _ in chart.series for value in x):
         # names such as 20% would be read as numbers otherwise
@@ -63,6 +65,6 @@ def _dress(figure: go.Figure, chart: Chart) -> None:
     if "x" in chart.logarithmic:
         figure.update_xaxes(type="log")
     if "y" in chart.logarithmic:
-        figure.update_yaxes(type="log", dtick=1)
+        figure.update_yaxes(type="log")
     else:
         figure.update_yaxes(rangemode="tozero")

@@ -109,7 +109,8 @@ def what_moving_brings(one: Skewed) -> Finding:
     if after is None:
         ours = "nothing was worth a move" if not one.bins_moved else "no batch was seen after the moves"
     else:
-        ours = f"batches of {after:.2f} s after {one.bins_moved} bins moved, {row['gain']:.0%} less"
+        way = "less" if row["gain"] >= 0 else "more"
+        ours = f"batches of {after:.2f} s after {one.bins_moved} bins moved, {abs(row['gain']):.0%} {way}"
     bound = f"the hot key alone takes {one.hot_seconds:.2f} s, which no placement shortens"
     baseline = f"left alone: {before:.2f} s" if before is not None else None
     why = f"no paper has it; {bound}"
@@ -120,7 +121,8 @@ def participations(found: Sequence[Skewed]) -> Chart:
     """What each slot has of the critical path, the largest first (figure 3.10)."""
     bars = []
     for one in found:
-        shares = sorted(one.participation.values(), reverse=True)
+        # what lies between two tasks makes slots of no length
+        shares = sorted(one.participation.values(), reverse=True)[: one.executors]
         bars.append((one.case, [f"slot {number + 1}" for number in range(len(shares))], shares))
     title = "participation of the slots, the straggler's first (figure 3.10)"
     return Chart(title, "slots by participation", "critical participation", bars, bars=True)
@@ -167,11 +169,13 @@ def driver(case: Case) -> Finding:
 
 def bottleneck_charts(cases: Sequence[Case]) -> list[Chart]:
     """Participation of operators, and of the driver beside a conventional profile."""
+    from penstock.bench.bottlenecks import STAGES
+
     names = [case.name for case in cases]
     operators = [
-        (case.name, [name.partition(":")[0] for name in case.operators], list(case.operators.values()))
+        (f"{case.name} is slow", [_operator(name) for name in case.operators], list(case.operators.values()))
         for case in cases
-        if case.operators
+        if case.name in STAGES
     ]
     driver_bars = [
         ("critical participation", names, [case.driver_share for case in cases]),
@@ -182,3 +186,9 @@ def bottleneck_charts(cases: Sequence[Case]) -> list[Chart]:
         Chart("operators by participation (figure 3.11)", "operator", share, operators, bars=True),
         Chart("the driver (figures 3.1 and 3.8)", "what was made slow", share, driver_bars, bars=True),
     ]
+
+
+def _operator(name: str) -> str:
+    """A stage of the word count by what it does; its place among the stages of a batch comes last."""
+    stages = {"1": "source and FlatMap", "2": "Count", "3": "totals in state"}
+    return stages.get(name.partition(":")[0].rpartition(" ")[2], name)

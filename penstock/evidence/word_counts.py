@@ -31,7 +31,7 @@ Runs = dict[tuple[str, str], "Run"]
 BatchSeconds = Mapping[float, Mapping[int, float]]
 
 SCALED = "real cluster, rates and slots scaled down, paced operators"
-QUICK_SECONDS = {"ds2": 62.0, "dynamic-allocation": 38.0}
+QUICK_SECONDS = {"ds2": 62.0, "dynamic-allocation": 16.0}
 """Of load, in a quick run: DS2's steps come within the first half minute, dynamic allocation's at once."""
 PUBLISHED_STEPS = {"under": 1, "over": 1, "two-phase": 2}
 
@@ -114,10 +114,21 @@ def kept_up(case: Case, run: Run) -> list[Finding]:
     seconds = settled_batch_seconds(run.batches, since + trigger, run.ended, rate * trigger)
     name, claim = f"{case.name}: the size chosen keeps up", "yes"
     if seconds is None:
-        why = "no batch of the usual size ended before the run did: what had waited was still read"
-        return [incomparable(name, claim, f"{slots} slots", why, conditions=SCALED)]
+        larger = [one for one in run.batches if one.start >= since and one.records > rate * trigger]
+        return [_catches_up(name, larger, slots, rate)]
     said = f"{slots} slots: batches of {seconds:.1f} s every {trigger:g} s"
     return [agreed(name, claim, said, seconds <= trigger, conditions=SCALED)]
+
+
+def _catches_up(name: str, batches: Sequence[BatchSeen], slots: int, rate: float) -> Finding:
+    """While what had waited is still read: whether more is read in a second than is offered."""
+    read = max((batch.records / batch.seconds for batch in batches), default=0.0)
+    # the first batch starts Python on new executors: slow as it is, it says nothing
+    if read < rate and len(batches) < 2:
+        why = "too few batches at that size ended before the run did"
+        return incomparable(name, "yes", f"{slots} slots", why, conditions=SCALED)
+    said = f"{slots} slots: {read:.0f} sentences a second, {rate:.0f} are offered, while it catches up"
+    return agreed(name, "yes", said, read >= rate, conditions=SCALED)
 
 
 def size_findings(by_slots: Mapping[int, float], ours: Row) -> list[Finding]:

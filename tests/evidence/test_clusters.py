@@ -72,6 +72,14 @@ def test_the_size_chosen_is_judged_by_batches_after_the_last_step(seconds, expec
     assert finding.verdict is expected
 
 
+@pytest.mark.parametrize(("records", "expected"), [(900, Verdict.REPRODUCED), (500, Verdict.WORSE)])
+def test_a_size_that_still_catches_up_is_judged_by_how_much_it_reads(records, expected):
+    run = a_run()
+    run.batches = batches(9, 9, start=30.0, records=records)
+    (finding,) = word_counts.kept_up(UNDER, run)
+    assert finding.verdict is expected and "60 are offered, while it catches up" in finding.ours
+
+
 def test_a_size_is_right_if_one_executor_fewer_falls_behind():
     by_slots = {6: 8.0, 9: 5.0, 12: 4.5, 15: 4.4}
     (finding,) = word_counts.size_findings(by_slots, a_row())
