@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.bench.report import Row
 from penstock.evidence.findings import Chart, Finding, PartResult, agreed, incomparable
+
+if TYPE_CHECKING:
+    from penstock.bench.images import Seen
 
 Progress = Callable[[str], None]
 
@@ -27,10 +29,12 @@ SERVED_SHARE = 0.9
 
 def image_pipeline_cluster(_quick: bool, progress: Progress) -> PartResult:
     """Response times and instances under three policies, and which comes first."""
-    bench: Any = import_module("penstock.bench.images")
+    from penstock.bench import images as bench
+    from penstock.bench.spark_cluster import cluster
+
     seconds = bench.STRETCH_SECONDS
     seen, rows = {}, []
-    with bench.cluster(bench.SHAPE) as spark:
+    with cluster(bench.SHAPE) as spark:
         progress("warming up")
         bench.warm_up(spark)
         for policy in bench.POLICIES:
@@ -74,7 +78,7 @@ def _orders(rows: Sequence[Row]) -> list[Finding]:
     ]
 
 
-def responses(seen: Mapping[str, Any]) -> Chart:
+def responses(seen: Mapping[str, Seen]) -> Chart:
     """Mean response time of the images that arrived in each second (figures 5 to 8)."""
     series = []
     for policy, one in seen.items():
@@ -88,7 +92,7 @@ def responses(seen: Mapping[str, Any]) -> Chart:
     return Chart(title, "seconds since the first image", "seconds", series, logarithmic="y")
 
 
-def instances(seen: Mapping[str, Any]) -> Chart:
+def instances(seen: Mapping[str, Seen]) -> Chart:
     """Function instances over time (figures 5 to 8)."""
     series = [
         (policy, [float(second) for second in range(len(one.instances))], [float(n) for n in one.instances])

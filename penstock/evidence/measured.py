@@ -40,7 +40,8 @@ def autrascale_cost(quick: bool, progress: Progress) -> PartResult:
 
 def sizing(_quick: bool, progress: Progress) -> PartResult:
     """Sage: how far the final size is above the least that does, and what it took to get there."""
-    bench: Any = import_module("penstock.bench.sizing")
+    from penstock.bench import sizing as bench
+
     # one application from both sides: all of them take longer than all other parts together
     report = bench.report(bench.measured(bench.CASES[:1], (bench.OVER, bench.UNDER), progress))
     return PartResult(sizing_findings(report.results), notes=report.notes)
