@@ -103,17 +103,19 @@ class Loop:
         except Exception as problem:
             log.exception("%s: the autopilot failed in a cycle", self.application)
             error = self._count_failure(problem)
-        cycle = replace(cycle, action=self.action_under_way, paused=self.paused, error=error)
+        if self._under_way or self.paused or error:
+            cycle = replace(cycle, action=self.action_under_way, paused=self.paused, error=error)
         self._tell(cycle)
         return cycle
 
     def _steps(self, now: float) -> Iterator[Cycle]:
         """The cycle, step by step; what was yielded survives what fails after it."""
         self._mind_the_clock(now)
-        yield (cycle := Cycle(now, outcome=self._poll(now)))
+        outcome = self._poll(now)
+        yield Cycle(now, outcome=outcome)
         seen = self.source.observe(now) if self._is_due(now) else None
         window = seen if isinstance(seen, ApplicationWindow) else None
-        yield (cycle := replace(cycle, window=window))
+        yield (cycle := Cycle(now, window, outcome=outcome))
         self.reconcile(now)
         self._follow_up.settle()
         if window is not None:
@@ -132,7 +134,7 @@ class Loop:
         verdict = self._verdict(now, window, answer)
         if window is not None:
             answer, verdict = self._or_move(now, window, answer, verdict)
-        yield (cycle := replace(cycle, answer=answer, verdict=verdict))
+        yield (cycle := Cycle(now, window, answer, verdict, outcome=outcome))
         decision_id = self.record.decided(now, self.application, answer, verdict, self.policy.name)
         action = verdict.action if isinstance(verdict, Accepted) else None
         # a Resize needs a restart, which only a supervisor can do: it ends the application, and this loop

@@ -71,7 +71,7 @@ def _trust(doubt: float) -> float:
 
 def fit_line(records: Floats, seconds: Floats, weight: Floats, group: Integers) -> Line:
     """Iteratively re-weighted least squares over relative errors; `group` is the batch of a sample."""
-    seconds_unit = float(np.median(seconds))
+    seconds_unit = _median(seconds)
     if seconds_unit < VANISHING:
         seconds_unit = float(seconds.mean())
     records_unit = float(records.mean())
@@ -104,9 +104,18 @@ def _reweighted(x: Floats, y: Floats, weight: Floats) -> tuple[float, float, Flo
         intercept, slope = _non_negative_line(x, y, current)
         expected = intercept + slope * x
         error = np.abs(y - expected) / (expected + 1.0)
-        spread = max(SMALLEST_SPREAD, 1.4826 * float(np.median(error)))
+        spread = max(SMALLEST_SPREAD, 1.4826 * _median(error))
         robust = _huber(error / spread) if number < HUBER_ROUNDS else _bisquare(error / spread)
     return intercept, slope, current, spread
+
+
+def _median(values: Floats) -> float:
+    """What numpy.median says of one column, in a fraction of its time: a fit asks for a dozen."""
+    middle = len(values) // 2
+    if len(values) % 2:
+        return float(np.partition(values, middle)[middle])
+    ordered = np.partition(values, (middle - 1, middle))
+    return float((ordered[middle - 1] + ordered[middle]) / 2)
 
 
 def _huber(error: Floats) -> Floats:

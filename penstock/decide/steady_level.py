@@ -124,11 +124,13 @@ class SteadyLevel:
         for count, deviation in enumerate(deviations[:-1], start=1):
             newest, rest = newest + deviation, total - count
             # deviations from the mean sum to zero, so the others' sum is what the newest have too much
-            distance = abs(newest) * (1 / count + 1 / rest)
-            within = squares - newest * newest * (1 / count + 1 / rest)
-            scale = _scale(noise * level, within, total - 2)
-            allowed = (NEWEST_ALONE if count == 1 else SEVERAL) * scale * math.sqrt(1 / count + 1 / rest)
-            if distance > allowed:
+            parts = 1 / count + 1 / rest
+            distance, root = abs(newest) * parts, math.sqrt(parts)
+            sure = NEWEST_ALONE if count == 1 else SEVERAL
+            if distance <= sure * (noise * level) * root:
+                continue
+            within = squares - newest * newest * parts
+            if distance > sure * _scale(noise * level, within, total - 2) * root:
                 return rest
         return 0
 

@@ -67,7 +67,7 @@ class VirtualSource:
         operator, records, worked = self.dataflow.instance_work()
         metrics = self._metrics(start, end, operator, records, worked)
         processed = np.bincount(operator, weights=records, minlength=len(experiment.names))
-        sources = self._sources(start, end, processed.astype(np.float64))
+        sources = self._sources(start, end, processed.tolist())
         latency = self.dataflow.latency(start, end)
         query = QueryWindow(
             query_id=experiment.name,
@@ -99,16 +99,16 @@ class VirtualSource:
             waiting_seconds=np.maximum(0.0, end - start - measured),
         )
 
-    def _sources(self, start: int, end: int, processed: Floats) -> dict[str, SourceRate]:
+    def _sources(self, start: int, end: int, processed: list[float]) -> dict[str, SourceRate]:
         experiment, rates = self.dataflow.experiment, {}
         for name in experiment.graph.sources:
             number = experiment.graph.index[name]
-            count = float(self.dataflow.offered[start:end, number].sum())
+            count = float(np.add.reduce(self.dataflow.offered[start:end, number]))
             if self._scatter is not None and self._scatter[number] > 0:
                 # so many arrivals have the variance c_a² · count
                 count = max(0.0, count + np.sqrt(self._scatter[number] * count) * self._random.normal())
             offered = self._noise.on(count / (end - start))
-            read = float(processed[number]) / (end - start)
+            read = processed[number] / (end - start)
             rates[name] = SourceRate(offered, read, self.dataflow.waiting(number))
         return rates
 

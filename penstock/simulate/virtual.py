@@ -99,10 +99,14 @@ class VirtualDataflow(Simulated):
     def __init__(self, experiment: Experiment, seed: int = 0) -> None:
         super().__init__(experiment, seed)
         size = len(experiment.graph.operators)
-        self.flow = Flow(*(np.zeros(size) for _ in Flow._fields))
+        state = np.zeros((len(Flow._fields), size))
+        self.flow = Flow(*state)
+        first = Flow._fields.index("processed")
+        self._work = state[first : first + 2]
+        """Of the state: what was processed, and below it the useful time."""
         self._power: Power | None = None
         self._spread: tuple[Integers, Floats] | None = None
-        self._before = [np.zeros(size), np.zeros(size)]
+        self._work_before = self._work.copy()
         self.wiring = _wiring(experiment)
 
     def take_over(self) -> None:
@@ -120,12 +124,15 @@ class VirtualDataflow(Simulated):
 
     def instance_work(self) -> tuple[Integers, Floats, Floats]:
         """Since the last call: the operator of each instance, its records, and the seconds it worked."""
-        processed, useful = self.flow.processed - self._before[0], self.flow.useful - self._before[1]
-        self._before = [self.flow.processed.copy(), self.flow.useful.copy()]
+        work = self._work - self._work_before
+        self._work_before = self._work.copy()
         if self._spread is None or self._disturbed is not None:
             self._spread = self._present_spread()
         operator, share = self._spread
-        return operator, processed[operator] * share, (useful * self.instances)[operator] * share
+        # useful time is that of an average instance
+        work[1] *= self.instances
+        records, worked = work.take(operator, axis=1) * share
+        return operator, records, worked
 
     def _present_spread(self) -> tuple[Integers, Floats]:
         """The operator of each instance, and its share of the operator's records."""
@@ -153,7 +160,7 @@ class VirtualDataflow(Simulated):
 
     def latency(self, start: int, end: int) -> float | None:
         """The mean over these seconds."""
-        return float(self.seen[start:end, LATENCY].sum() / (end - start))
+        return float(np.add.reduce(self.seen[start:end, LATENCY]) / (end - start))
 
     def _present_power(self) -> Power:
         experiment, working = self.experiment, self.working
