@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import ApplicationWindow
+from penstock.dataflow.window import ApplicationWindow, Execution
 from penstock.decide.first_size import first_size, known_size, known_sizes, most_similar, operators_of
 from penstock.decide.held_size import held_from
 from penstock.decide.policy import ExpectedEffect, Hold, Policy, Proposal, Resize, Scale
@@ -26,9 +26,12 @@ from penstock.decide.sage_sample import GcClock, history_of, sample_of
 from penstock.decide.sage_settings import SageSettings
 from penstock.decide.sage_values import with_values
 from penstock.decide.sage_words import proposal_of, reason_of, spark_settings, with_notes
+from penstock.decide.units import UnitReader
 from penstock.errors import BadInput
 
 MOST_SAMPLES = 1_000
+MOST_STRETCHED = 10.0
+"""How many times its length a window may become where samples are rare."""
 _UNKNOWN_BYTES = 1024.0**3
 """Stands for a heap whose size is not known; what is pinned is never changed from it."""
 MEMORY_AND_CPU_UP = (Rule.HEAP_UP, Rule.MEMORY_UP, Rule.CPU_UP)
@@ -61,7 +64,8 @@ class SagePolicy:
         )
         self._held: dict[str, int] = {}
         self._fresh_after = -math.inf
-        self._gc = GcClock()
+        self._gc, self._units = GcClock(), UnitReader()
+        self._judged_by = settings
         self._too_small, self._obeyed = TooSmall(), ""
         self.others: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
         self.hosts: Callable[[ApplicationWindow], tuple[Host, ...]] = lambda window: ()
@@ -82,6 +86,7 @@ class SagePolicy:
             self._fresh_after = window.start if self._held else -math.inf
             self._held = held
         self._take(window, held, answer)
+        self._judged_by = self._with_samples(window.end)
         try:
             given = self._given(window, held)
             if isinstance(answer, NotReady) and not self._is_urgent(given):
@@ -117,11 +122,33 @@ class SagePolicy:
         if isinstance(answer, Scale):
             wanted |= {unit: size for unit, size in answer.parallelism.items() if unit in held}
         needed = float(sum(wanted.values())) if wanted else math.nan
-        self._samples.append((window.end, sample_of(window, self._gc, needed), wanted))
+        sample = sample_of(window, self._gc, needed)
+        units = self._units.read(window) if window.execution is Execution.PER_OPERATOR else None
+        if isinstance(units, tuple):
+            # queues between operators may have no bound, and then nothing ever waits at the sources
+            sample["backlog_records"] = sum(unit.backlog for unit in units)
+        self._samples.append((window.end, sample, wanted))
+
+    def _with_samples(self, now: float) -> SageSettings:
+        """Windows that hold enough samples, whatever comes between them: a batch may outlast a window."""
+        settings = self._settings
+
+        def stretched(seconds: float, samples: int) -> float:
+            if len(self._samples) < samples:
+                return seconds
+            # a window is open at its start, so that it must begin before the first of its samples
+            needed = now - self._samples[-samples][0] + 1.0
+            return max(seconds, min(needed, MOST_STRETCHED * seconds))
+
+        up = stretched(settings.up_window_seconds, settings.least_up_samples)
+        down = stretched(settings.down_window_seconds, settings.least_down_samples)
+        if (up, down) == (settings.up_window_seconds, settings.down_window_seconds):
+            return settings
+        return replace(settings, up_window_seconds=up, down_window_seconds=max(up, down))
 
     def _is_urgent(self, given: SizingInput) -> bool:
         """What cannot wait for a batch to end, which it may never do for want of memory: more, never less."""
-        decision = decide(given, self._settings).decision
+        decision = decide(given, self._judged_by).decision
         return decision is not None and decision.rule in MEMORY_AND_CPU_UP
 
     def _judge(
@@ -130,7 +157,7 @@ class SagePolicy:
         by_hand = self._set_by_hand(given, window)
         if isinstance(by_hand, Resize):
             return by_hand
-        found = decide(given, self._settings)
+        found = decide(given, self._judged_by)
         if given.overrides.forced is not Rule.NONE:
             self._obeyed = self.said().force_id
         if found.awaiting:
@@ -159,10 +186,11 @@ class SagePolicy:
             size = held_from(window.sizing.settings, window)
         else:
             overrides = replace(overrides, pinned=overrides.pinned | _ALL_BUT_PARALLELISM)
-        times = [at for at, _, _ in self._samples]
+        since = window.end - self._judged_by.down_window_seconds
+        looked_at = {at: sample for at, sample, _ in self._samples if at > since}
         return SizingInput(
             now=window.end,
-            history=history_of(times, [sample for _, sample, _ in self._samples]),
+            history=history_of(list(looked_at), list(looked_at.values())),
             held=size,
             fresh_after=self._fresh_after,
             service_correlation=self._correlation(window),
@@ -205,7 +233,7 @@ class SagePolicy:
 
     def _note_size(self, given: SizingInput, found: SizingRound, window: ApplicationWindow) -> None:
         """A size that no rule wants to change over the long window is worth telling others."""
-        since = max(given.now - self._settings.down_window_seconds, self._fresh_after)
+        since = max(given.now - self._judged_by.down_window_seconds, self._fresh_after)
         samples = sum(at > since for at, _, _ in self._samples)
         if samples >= self._settings.least_down_samples and not found.held_back:
             self._size = known_size(given.held, window)
@@ -246,7 +274,7 @@ class SagePolicy:
 
     def _sizes(self, found: SizingRound, held: Mapping[str, int], now: float) -> dict[str, int]:
         """What DS2 asked for: for growth now, for a scale-down the largest of the long window."""
-        since = max(now - self._settings.down_window_seconds, self._fresh_after)
+        since = max(now - self._judged_by.down_window_seconds, self._fresh_after)
         asked = [needed for at, _, needed in self._samples if at > since and needed]
         if _grows(found):
             return dict(asked[-1])

@@ -10,6 +10,7 @@ from penstock.dataflow.batches import BatchExecution
 from penstock.dataflow.metrics import MetricWindow
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, Execution, ExecutorState, QueryWindow, SourceRate
+from penstock.observe.sources import unread_records
 from penstock.simulate.batches import VirtualBatches
 from penstock.simulate.ports import Noise
 
@@ -48,10 +49,9 @@ class BatchSource:
     def _query(self, start: int, end: int, batches: tuple[BatchExecution, ...]) -> QueryWindow:
         application, experiment = self.application, self.application.experiment
         seconds = end - start
-        offered = application.offered[start:end, application.source].sum() / seconds
-        rate = SourceRate(
-            self._noise.on(offered), application.observed(start, end) / seconds, application.waiting()
-        )
+        offered = self._noise.on(application.offered[start:end, application.source].sum() / seconds)
+        unread = unread_records(offered, application.spec.trigger, application.newest, end)
+        rate = SourceRate(offered, application.observed(start, end) / seconds, unread)
         latency = application.latency()
         return QueryWindow(
             query_id=experiment.name,

@@ -11,6 +11,7 @@ import numpy as np
 from penstock.dataflow.batches import BatchExecution, StageExecution
 from penstock.dataflow.makespan import makespan
 from penstock.dataflow.metrics import Floats
+from penstock.observe.sources import OfferedSample
 from penstock.simulate.capacity import Table, skew_with
 from penstock.simulate.disturbances import SERVICES, generator
 from penstock.simulate.experiment import Experiment
@@ -39,12 +40,15 @@ class VirtualBatches(Simulated):
         self.spec: BatchSpec = experiment.scenario.batches
         self.source = experiment.graph.index[experiment.graph.sources[0]]
         self._sums = np.concatenate([[0.0], np.cumsum(self.offered[:, self.source])])
+        self._moments = np.arange(len(self._sums), dtype=np.float64)
         self._random = [generator(seed, SERVICES, number) for number in range(len(experiment.names))]
         self._read = self._clock = 0.0
         self._running: _Running | None = None
         self._changed_at = -1.0
         self._latency = 0.0
         self._batches = 0
+        self.newest = OfferedSample(0.0, 0.0, 0.0)
+        """What the report of the newest batch that has ended says of its source."""
         self.finished: deque[BatchExecution] = deque()
         self.ended: list[BatchExecution] = []
 
@@ -67,10 +71,6 @@ class VirtualBatches(Simulated):
                 self._finish(second + 1.0)
             self._look(second, stopped)
 
-    def waiting(self) -> float:
-        """Records offered and not read by a finished or running batch."""
-        return float(self._sums[self.now] - self._read)
-
     def observed(self, start: int, end: int) -> float:
         """Records read in these seconds."""
         return float(self.seen[start:end, READ].sum())
@@ -84,6 +84,7 @@ class VirtualBatches(Simulated):
         if running is None or running.ends > before:
             return
         batch = running.batch
+        self.newest = OfferedSample(batch.start, self._offered_by(batch.start), self._read)
         unsettled = batch.start < self._changed_at <= running.ends
         self.ended.append(replace(batch, settled=not unsettled))
         self.finished.append(self.ended[-1])
@@ -93,8 +94,7 @@ class VirtualBatches(Simulated):
 
     def _begin(self, start: float) -> None:
         """Take all that was offered so far, at most what one batch may have."""
-        offered = float(np.interp(start, np.arange(len(self._sums)), self._sums))
-        records = min(offered - self._read, self.spec.most_records or np.inf)
+        records = min(self._offered_by(start) - self._read, self.spec.most_records or np.inf)
         if records <= 0:
             self._clock = (start // self.spec.trigger + 1) * self.spec.trigger
             return
@@ -105,13 +105,16 @@ class VirtualBatches(Simulated):
         slowed = np.broadcast_to(1 / np.asarray(self.shares), (len(factors),))
         stages = stage_executions(self.experiment, records, self.slots, factors, slowed)
         seconds = self.spec.serial + sum(stage.wall_seconds for stage in stages)
-        oldest, newest = np.interp([self._read, self._read + records], self._sums, np.arange(len(self._sums)))
+        oldest, newest = np.interp([self._read, self._read + records], self._sums, self._moments)
         latency = start - (oldest + newest) / 2 + seconds
         batch = BatchExecution(self._batches, start, seconds, self.slots, records, tuple(stages))
         self._running = _Running(batch, start + seconds, float(latency))
         self._batches += 1
         self._read += records
         self._spread(start, start + seconds, records)
+
+    def _offered_by(self, moment: float) -> float:
+        return float(np.interp(moment, self._moments, self._sums))
 
     def _spread(self, start: float, end: float, records: float) -> None:
         """A batch reads its records over its whole time."""
