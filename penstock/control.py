@@ -159,7 +159,7 @@ def find(directory: Path, wanted: str | None) -> Running:
 
 
 def _label(one: Running) -> str:
-    return f"{one.application} ({one.name})" if one.name else one.application
+    return f"{one.application} ({one.name})" if one.name not in ("", one.application) else one.application
 
 
 def _exchange(path: Path, request: bytes) -> bytes:

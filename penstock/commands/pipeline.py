@@ -183,7 +183,7 @@ def _attended(handle: PipelineHandle, seconds: float | None) -> dict[str, Any]:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         while not handle.wait(_ATTENTION_SECONDS) and (deadline is None or time.monotonic() < deadline):
-            if handle.leads is not led:
+            if handle.leads is not led and not handle.stopping:
                 led = handle.leads
                 say(_role(handle))
     except KeyboardInterrupt:

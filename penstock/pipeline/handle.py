@@ -74,6 +74,11 @@ class PipelineHandle:
         return not self._stopped.is_set()
 
     @property
+    def stopping(self) -> bool:
+        """Whether it was asked to stop; it may take a batch to do so."""
+        return self._stopping.is_set()
+
+    @property
     def leads(self) -> bool:
         """Whether this process runs the functions; others stand by."""
         return self._term is not None

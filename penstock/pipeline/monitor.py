@@ -130,6 +130,17 @@ class Monitor:
                 "dead_letters": totals.dead,
             }
 
+    def served(self, function: str) -> dict[str, float]:
+        """Rates over the newest batches alone: what can be told before there is a first window."""
+        batches = self.batches(function)
+        seconds = batches[-1].end - batches[0].start if batches else 0.0
+        if seconds <= 0:
+            return {}
+        return {
+            "observed_per_second": sum(batch.records for batch in batches) / seconds,
+            "written_per_second": sum(batch.written for batch in batches) / seconds,
+        }
+
     def batches(self, function: str) -> tuple[BatchDone, ...]:
         """The newest batches of a function, oldest first."""
         with self._lock:

@@ -109,7 +109,7 @@ class Term:
             "most": most,
             "pinned": name in self._board.pinned(),
             **self._monitor.counted(name),
-            **(asdict(figures) if figures is not None else {}),
+            **(asdict(figures) if figures is not None else self._monitor.served(name)),
             "restarts": query.mending.restarts if isinstance(query, FunctionQuery) else 0,
             "trouble": query.trouble() if isinstance(query, FunctionQuery) else None,
             "error": query.failure(),

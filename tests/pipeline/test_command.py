@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import perform
+from penstock.commands.pipeline import _attended as attended
 from penstock.control import ControlServer
 from penstock.errors import BadInput
 from tests.commands.command_line import complaint, last_json
@@ -95,6 +96,28 @@ def test_refusals_and_bad_numbers(running, config, capsys):
     assert "'many' is not a number of instances" in complaint(capsys)
     assert perform(["pipeline", "status", "other", *config]) == 2
     assert "thumbnails" in complaint(capsys)
+
+
+class Ending:
+    """A pipeline that was asked to stop from elsewhere, and takes two looks to end."""
+
+    name, leads, stopping, looks = "words", False, True, 2
+
+    def wait(self, seconds):
+        self.looks -= 1
+        return self.looks == 0
+
+    def status(self):
+        return {"running": False}
+
+    def stop(self):
+        self.leads = None
+
+
+def test_a_pipeline_that_is_stopping_is_not_said_to_stand_by(capsys):
+    handle = Ending()
+    assert attended(handle, None) == {"running": False} and handle.leads is None
+    assert capsys.readouterr().err == ""
 
 
 def test_nothing_runs(config, capsys):

@@ -52,6 +52,14 @@ def test_rates_of_a_window_are_those_of_its_batches():
     assert monitor.counted("split")["dead_letters"] == 3
 
 
+def test_rates_are_told_before_there_is_a_window():
+    monitor = started()
+    assert monitor.served("split") == {}
+    monitor.finished(a_batch("split", 5, 400, 8000, 4.0, 2))
+    monitor.finished(a_batch("split", 9, 400, 8000, 4.0, 2))
+    assert monitor.served("split") == {"observed_per_second": 100.0, "written_per_second": 2000.0}
+
+
 def test_the_backlog_stands_before_the_function_that_reads_the_topic():
     monitor = started()
     monitor.finished(a_batch("split", 5, 400, 8000, 1.0, 2))
