@@ -29,6 +29,8 @@ class Experiment:
     """Records offered in each second to each operator: zero but for sources."""
     capacities: tuple[Floats, ...]
     """For each unit its records per second with 0, 1, ... instances."""
+    own_capacities: tuple[Floats, ...]
+    """The same whatever a remote service takes; operators alone have it."""
     initial: Integers
 
     @property
@@ -93,6 +95,11 @@ class Experiment:
     def capacity_of(self, instances: Integers) -> Floats:
         """Records per second of so many instances of each operator."""
         pairs = zip(self.capacities, instances.tolist(), strict=True)
+        return np.array([table[count] for table, count in pairs])
+
+    def own_capacity_of(self, instances: Integers) -> Floats:
+        """What so many instances of each operator could do if no remote service held them back."""
+        pairs = zip(self.own_capacities, instances.tolist(), strict=True)
         return np.array([table[count] for table, count in pairs])
 
     def undisturbed(self, instances: Integers) -> float:

@@ -36,6 +36,8 @@ class Power(NamedTuple):
 
     capacity: Floats
     """Records a second of all instances together; infinite for a source that reads without limit."""
+    own: Floats
+    """The same whatever a remote service takes; more than the capacity where that is the limit."""
     service: Floats
     """Seconds that one instance spends on one record."""
     instances: Floats
@@ -131,7 +133,9 @@ def _account(wiring: Wiring, power: Power, flow: Flow, inflow: Floats, done: Flo
         if not wiring.keeps_backlog[i]:
             flow.lost[i] += flow.queue[i]
             flow.queue[i] = 0.0
-        flow.useful[i] += min(1.0, done[i] * power.service[i] / power.instances[i])
+        # instances that a remote service holds back wait for its answers, and do nothing else
+        held_back = power.own[i] > power.capacity[i] and done[i] >= power.capacity[i]
+        flow.useful[i] += 1.0 if held_back else min(1.0, done[i] * power.service[i] / power.instances[i])
         # Little's law; where records wait and none leaves, it says nothing, and they only grow older
         stalled = done[i] == 0.0 and flow.queue[i] > 0.0
         flow.stall[i] = flow.stall[i] + 1.0 if stalled else 0.0
@@ -167,7 +171,7 @@ def _random_wait(wiring: Wiring, power: Power, done: Floats, i: int) -> float:
     """Mean waiting of a G/G/k queue (Sakasegawa's approximation), which the fluid model cannot see."""
     if wiring.variability[i] == 0.0 or power.capacity[i] == 0.0 or power.capacity[i] == np.inf:
         return 0.0
-    load = min(FULLEST, done[i] / power.capacity[i])
+    load = min(FULLEST, done[i] / power.own[i])
     count = power.instances[i]
     power_of_load = load ** (np.sqrt(2.0 * (count + 1.0)) - 1.0)
     waiting: float = wiring.variability[i] * power_of_load / (count * (1.0 - load)) * power.service[i]

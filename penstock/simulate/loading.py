@@ -86,15 +86,15 @@ def _made_ready(scenario: Scenario, path: Path) -> Experiment:
     ordered = [specs[operator.name] for operator in graph.operators]
     counts = [scenario.batches.executors] if scenario.batches else [spec.instances for spec in ordered]
     most = max(settings.max_executors, *counts)
+    own = tuple(_capacities(specs[o.name], most, f"{path}: operators.{o.name}") for o in graph.operators)
     experiment = Experiment(
         name=path.stem,
         scenario=scenario,
         graph=graph,
         settings=settings,
         offered=_offered(scenario, graph, path),
-        capacities=tuple(
-            _capacities(specs[o.name], most, f"{path}: operators.{o.name}") for o in graph.operators
-        ),
+        capacities=tuple(_limited(spec, table) for spec, table in zip(ordered, own, strict=True)),
+        own_capacities=own,
         initial=np.array(counts, dtype=np.int64),
     )
     return _checked(experiment, most, path)
@@ -154,9 +154,18 @@ def _capacities(spec: SourceSpec | OperatorSpec, most: int, key: str) -> Floats:
     if is_table == (spec.service_time is not None):
         told = "a table of capacities already says what a record costs" if is_table else "is missing"
         raise BadInput(f"{key}.service_time: {told}")
-    even = np.minimum(capacities(spec.curve, spec.service_time, most), spec.limit or np.inf)
     # the operator is full as soon as its busiest instance is
-    return even / (1 + skew_with(np.arange(most + 1, dtype=np.int64), spec.skew))
+    return capacities(spec.curve, spec.service_time, most) / _fullest(spec, most)
+
+
+def _limited(spec: SourceSpec | OperatorSpec, own: Floats) -> Floats:
+    limit = getattr(spec, "limit", None)
+    return own if limit is None else np.minimum(own, limit / _fullest(spec, len(own) - 1))
+
+
+def _fullest(spec: SourceSpec | OperatorSpec, most: int) -> Floats:
+    """How many times the average the busiest of 0, 1, ... instances gets."""
+    return 1 + skew_with(np.arange(most + 1, dtype=np.int64), getattr(spec, "skew", 0.0))
 
 
 def _offered(scenario: Scenario, graph: LogicalGraph, path: Path) -> Floats:

@@ -47,15 +47,16 @@ class SourceSpec(Checked):
     """Where records come from.
 
     `keeps_backlog: false` is a generator that produces less while it is held back, instead of letting
-    records wait. Without a service time it reads without limit. `tasks` and `task_time` count with shared
-    slots alone, where reading is a stage like any other.
+    records wait. Without a service time it reads without limit. `slots` are those that it takes of the cores
+    which instances share: none where it is outside. `tasks` and `task_time` count with shared slots alone,
+    where reading is a stage like any other.
     """
 
     rate: str | CsvRate
     arrivals: Literal["even", "poisson"] = "even"
     instances: int = Field(1, ge=1, le=100_000)
     service_time: ServiceTime = Field(None, gt=0)
-    slots: int = Field(1, ge=1, le=10_000)
+    slots: int = Field(1, ge=0, le=10_000)
     keeps_backlog: bool = True
     tasks: int = Field(8, ge=1, le=100_000)
     task_time: Seconds = Field(0.0, ge=0)

@@ -118,7 +118,8 @@ class VirtualDataflow(Simulated):
         """Make the steps up to then."""
         if self._power is None or self._disturbed is not None:
             self._power = self._present_power()
-        power = self._power._replace(capacity=np.zeros(len(self.instances))) if stopped else self._power
+        nothing = np.zeros(len(self.instances))
+        power = self._power._replace(capacity=nothing, own=nothing) if stopped else self._power
         span = slice(self.now, until)
         advance(self.wiring, power, self.flow, self.offered[span], self.seen[span])
 
@@ -164,13 +165,15 @@ class VirtualDataflow(Simulated):
 
     def _present_power(self) -> Power:
         experiment, working = self.experiment, self.working
-        capacity = experiment.capacity_of(working) * self.shares * experiment.undisturbed(self.instances)
+        undisturbed = experiment.undisturbed(self.instances)
+        capacity = experiment.capacity_of(working) * self.shares * undisturbed
+        own = experiment.own_capacity_of(working) * self.shares * undisturbed
         instances = self.instances.astype(np.float64)
-        even = capacity * (1 + skew_with(working, experiment.skews))
+        even = own * (1 + skew_with(working, experiment.skews))
         with np.errstate(divide="ignore", invalid="ignore"):
             service = np.where(np.isinf(capacity), UNLIMITED_SERVICE, working / even)
         service = np.where(working > 0, service, 0.0)
-        return Power(capacity, service, instances, experiment.coordination * instances)
+        return Power(capacity, own, service, instances, experiment.coordination * instances)
 
 
 def instance_shares(counts: Integers, skew: Floats) -> Floats:

@@ -91,6 +91,26 @@ def test_a_remote_service_takes_only_so_much_however_many_ask():
     assert least_instances(experiment)[0, 1] == 3
 
 
+@pytest.mark.parametrize(("rate", "busy"), [(2000, 2000 / 8000), (5000, 1.0)])
+def test_instances_are_slow_only_while_a_remote_service_holds_them_back(rate, busy):
+    experiment = an_experiment(
+        operators=parse(instances=8, limit=2500), sources={"events": {"rate": f"constant:{rate}"}}
+    )
+    dataflow = VirtualDataflow(experiment)
+    dataflow.advance(100)
+    _, records, worked = dataflow.instance_work()
+    assert worked[1:].sum() == pytest.approx(8 * 100 * busy, rel=0.01)
+    # what a policy takes for the capacity of all instances: their own, or what the service leaves them
+    assert 8 * records[1:].sum() / worked[1:].sum() == pytest.approx(8000 if busy < 1 else 2500, rel=0.01)
+
+
+def test_a_source_outside_takes_no_core_from_instances():
+    crowd = {"operators": parse(instances=6), "interference": {"cores": 6, "weight": 0.5}}
+    inside = an_experiment(**crowd)
+    outside = an_experiment(**crowd, sources={"events": {"rate": "constant:1000", "slots": 0}})
+    assert (inside.undisturbed(inside.initial) < 1, outside.undisturbed(outside.initial)) == (True, 1.0)
+
+
 def test_coordination_adds_latency_with_each_instance():
     experiment = an_experiment(operators=parse(instances=5, coordination="3ms"))
     dataflow = VirtualDataflow(experiment)

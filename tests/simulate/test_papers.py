@@ -4,7 +4,7 @@ import pytest
 
 from penstock.simulate.loading import load
 from penstock.simulate.run import simulate
-from penstock.simulate.virtual import LATENCY
+from penstock.simulate.virtual import LATENCY, VirtualDataflow
 
 LAST_HOUR = slice(-3600, None)
 
@@ -24,6 +24,32 @@ def test_autrascale_meets_the_target_and_drs_misses_it_or_takes_more(job):
     for rival in ("drs", "drs-observed"):
         rival_size, rival_reached = ended(f"autrascale-{job}", rival)
         assert rival_reached > 1 or rival_size > size
+
+
+YAHOO, WORD_COUNT = ("read", "parse", "filter", "project", "join"), ("source", "flatmap", "count", "sink")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "operators", "size", "published", "within"),
+    [
+        ("autrascale-yahoo-up", YAHOO, (4, 2, 1, 1, 40), 0.2237, 1 / 5),
+        ("autrascale-yahoo-up", YAHOO, (22, 2, 1, 1, 36), 0.246, 1 / 5),
+        ("autrascale-yahoo-up", YAHOO, (40, 33, 33, 33, 40), 0.247, 1 / 5),
+        ("autrascale-wordcount-up", WORD_COUNT, (10, 16, 12, 10), 0.160, 1 / 4),
+        ("autrascale-wordcount-up", WORD_COUNT, (7, 8, 12, 38), 0.172, 1 / 4),
+        ("autrascale-wordcount-up", WORD_COUNT, (23, 33, 40, 16), 0.246, 1 / 4),
+        ("autrascale-wordcount-up", WORD_COUNT, (40, 33, 40, 40), 0.242, 1 / 4),
+    ],
+)
+def test_latencies_of_tables_two_and_three_are_those_published(scenario, operators, size, published, within):
+    dataflow = VirtualDataflow(load(scenario).starting_with(dict(zip(operators, size, strict=True))))
+    dataflow.advance(1200)
+    assert dataflow.seen[600:1200, LATENCY].mean() == pytest.approx(published, rel=within)
+
+
+def test_autrascale_ends_yahoos_benchmark_with_the_size_of_table_three():
+    run = simulate(load("autrascale-yahoo-up"), "autrascale", 0)
+    assert run.held[-1][run.experiment.scaled].tolist() == [4, 2, 1, 1, 40]
 
 
 def test_queueing_answers_images_sooner_than_ds2_with_few_more_instances():
