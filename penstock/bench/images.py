@@ -1,8 +1,8 @@
 """The image pipeline of Elastic Pulsar Functions (section 5): two resizers and an object recogniser.
 
 Images arrive at exponential intervals, at rates that change from one stretch to the next; the paper's
-stretches of ten minutes are compressed. Service times are paced, and exponential, too. Every image carries
-the moment of its arrival; its response ends when the batch that recognised it has been published.
+stretches of ten minutes are compressed. Service times are paced, and vary, too. Every image carries the
+moment of its arrival; its response ends when the batch that recognised it has been published.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ QUICK_RATES, QUICK_STRETCH_SECONDS = (3.0, 10.0), 15.0
 DRAIN_SECONDS = 5.0
 """After the last image nothing new comes, and what is under way may end."""
 WARM_UP_SECONDS = 14.0
-RESIZE_SECONDS, RECOGNISE_SECONDS = 0.04, 0.35
-TARGET_SECONDS = 1.0
+RESIZE_SECONDS, RECOGNISE_SECONDS, SERVICE_VARIATION = 0.04, 0.35, 0.5
+TARGET_SECONDS, UTILISATION = 1.0, 0.6
 MOST = 15
 IMAGES_PER_BATCH, FILES_PER_BATCH = 40, 5
 """Of a function far behind, a batch of all that waits would show nothing for minutes, nor let it change.
@@ -58,6 +58,8 @@ SETTINGS: Mapping[str, object] = {
     "activation_intervals": 1,
     "scale_down_delay": "8s",
     "largest_step_down": 1.0,
+    "utilisation": UTILISATION,
+    "utilisation_low": 0.4,
     "catch_up": "30s",
     "target_rate_ratio": 100,
     "rollback": False,
@@ -143,12 +145,13 @@ def pipeline_of(root: Path) -> Pipeline:
 
 
 def served(mean_seconds: float) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """A paced function with exponential service times, which follow from the images' numbers."""
+    """A paced function whose service times are gamma distributed, and follow from the images' numbers."""
+    shape = 1 / SERVICE_VARIATION**2
 
     def call(batch: pa.RecordBatch) -> pa.RecordBatch:
         pacer = Pacer(1.0)
         for number in batch.column("number").to_pylist():
-            pacer.owe(float(np.random.default_rng([number, 11]).exponential(mean_seconds)))
+            pacer.owe(float(np.random.default_rng([number, 11]).gamma(shape, mean_seconds / shape)))
         pacer.settle()
         return batch
 
@@ -278,8 +281,11 @@ def notes(rates: Sequence[float], seconds_each: float) -> list[str]:
     return [
         f"rates of {', '.join(f'{rate:g}' for rate in rates)} images/s, {seconds_each:g} s each where the "
         "paper has ten minutes; rates and service times are ours, for the paper only draws them",
-        f"service times are exponential and paced: {RESIZE_SECONDS:g} s for a resizer, "
-        f"{RECOGNISE_SECONDS:g} s for the recogniser",
+        f"service times are paced, gamma distributed, with a coefficient of variation of "
+        f"{SERVICE_VARIATION:g}: "
+        f"{RESIZE_SECONDS:g} s for a resizer, {RECOGNISE_SECONDS:g} s for the recogniser",
+        "a batch takes as long as its slowest instance, and some time by itself: so sizes aim at "
+        f"{UTILISATION:.0%} of what instances can serve",
         "a response ends when the batch with the image has been published; an image waits for batches of two "
         "functions, whose fixed costs no number of instances takes away, and no policy here knows of them",
         f"images that still wait {DRAIN_SECONDS:g} s after the last one count with the time they have waited",

@@ -53,7 +53,7 @@ def test_a_camera_that_was_never_started_can_be_stopped(tmp_path):
 
 def test_functions_take_the_time_that_follows_from_the_images():
     batch = pa.RecordBatch.from_pydict({"number": [1, 2, 3], "arrived": [0.0, 0.0, 0.0]})
-    wanted = sum(np.random.default_rng([number, 11]).exponential(0.02) for number in (1, 2, 3))
+    wanted = sum(np.random.default_rng([number, 11]).gamma(4, 0.02 / 4) for number in (1, 2, 3))
     begun = time.monotonic()
     assert served(0.02)(batch) is batch
     assert time.monotonic() - begun >= 0.9 * wanted
