@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import sys
@@ -36,7 +37,7 @@ TRIGGER = "2 seconds"
 class EventLogSource(DataSource):
     """The lines that the event logs at `path` have got since the last batch.
 
-    With the option `finished` set to `false`, logs that nobody writes when the query starts are left out.
+    The option `read` says what of them counts as read before the query starts: JSON, log → file → bytes.
     """
 
     @classmethod
@@ -50,7 +51,7 @@ class EventLogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader of the tails."""
-        return _TailReader(self.options["path"], self.options.get("finished", "true") == "true")
+        return _TailReader(self.options["path"], json.loads(self.options.get("read", "{}")))
 
 
 class _Tail(InputPartition):
@@ -64,13 +65,13 @@ class _Tail(InputPartition):
 class _TailReader(DataSourceStreamReader):
     """Offsets are the bytes of every file of every log."""
 
-    def __init__(self, path: str, finished: bool) -> None:
+    def __init__(self, path: str, read: dict[str, dict[str, int]]) -> None:
         self._path = path
-        self._finished = finished
+        self._read = read
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Nothing has been read; logs that are finished already count as read where they are not wanted."""
-        return {} if self._finished else marks_at(Path(self._path), finished_only=True)
+        """What counts as read."""
+        return self._read
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """What is there now; what has gone since is still known as read."""
@@ -114,11 +115,18 @@ def follow_summaries(
     """A streaming DataFrame with the summaries of each window of each log at `path`, as soon as it is over.
 
     Beside the summaries of `log_summaries` a row `answer` holds a window's answer in words, and a row
-    `ended` says that an application is over. `finished` logs may be left out.
+    `ended` says that an application is over. Logs that are `finished` by now may be left out.
     """
+    read = {} if finished else marks_at(Path(path), finished_only=True)
+    return _summaries(spark, path, window_seconds, read)
+
+
+def _summaries(
+    spark: SparkSession, path: str, window_seconds: float, read: dict[str, dict[str, int]]
+) -> DataFrame:
     spark.dataSource.register(EventLogSource)
     source = spark.readStream.format(EventLogSource.name()).option("path", path)
-    tails = source.option("finished", str(finished).lower()).load()
+    tails = source.option("read", json.dumps(read)).load()
     return tails.groupBy("log").applyInPandasWithState(
         _advance(round(window_seconds * 1e6)),
         outputStructType=SUMMARY_SCHEMA,
@@ -165,10 +173,12 @@ def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 
 def follow(path: Path, window_seconds: float, tell: Callable[[list[Any]], None]) -> None:
     """Tells the rows of every window of the logs at `path` until none of them is written any more."""
+    # a log that is finished while Spark starts is one that was followed
+    read = marks_at(path.absolute(), finished_only=True)
     try:
         spark = _session()
         try:
-            _followed(spark, path, window_seconds, tell)
+            _followed(_summaries(spark, str(path.absolute()), window_seconds, read), path, tell)
         finally:
             spark.stop()
     except (PySparkException, Py4JError, OSError) as error:
@@ -176,11 +186,8 @@ def follow(path: Path, window_seconds: float, tell: Callable[[list[Any]], None])
         raise SparkUnavailable(f"{path} cannot be followed with Spark: {first}") from error
 
 
-def _followed(
-    spark: SparkSession, path: Path, window_seconds: float, tell: Callable[[list[Any]], None]
-) -> None:
+def _followed(summaries: DataFrame, path: Path, tell: Callable[[list[Any]], None]) -> None:
     with tempfile.TemporaryDirectory() as checkpoint:
-        summaries = follow_summaries(spark, str(path.absolute()), window_seconds, finished=False)
         query = (
             summaries.writeStream.foreachBatch(lambda frame, _: tell(frame.collect()))
             .option("checkpointLocation", checkpoint)
@@ -205,6 +212,8 @@ def _session() -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
+        # Spark's own worker warns of pandas' future at every window, on the user's terminal
+        "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
     }
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -49,15 +49,18 @@ def print_overview(found: Sequence[Diagnosis], console: Console) -> None:
 def print_windows(rows: Iterable[Any], console: Console) -> None:
     """Prints the windows of a followed log, one line each: when, the answer, and the largest shares."""
     windows: dict[tuple[str, int], list[Any]] = {}
+    ends: list[Any] = []
     for row in rows:
         if row.summary in {"ended", "error"}:
-            console.print(escape(f"{row.application}: {row.summary} {row.name}"), soft_wrap=True)
+            ends.append(row)
         else:
             windows.setdefault((row.application, row.start_us), []).append(row)
     for (application, start), found in sorted(windows.items()):
         said = next((row.name for row in found if row.summary == "answer"), "")
         when = f"{_clock(start)}–{_clock(found[0].end_us)}"
         console.print(escape(f"{when} {application}: {said}{_largest(found)}"), soft_wrap=True)
+    for row in ends:
+        console.print(escape(f"{row.application}: {row.summary} {row.name}"), soft_wrap=True)
 
 
 def _largest(rows: list[Any]) -> str:
