@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.bench.sizing_eaters import burn, hold
 from penstock.bench.spark_cluster import HDFS_STATE, ROCKSDB_STATE, executor_ids
 
-ROWS = {"heap": 66_000, "rocksdb": 66_000}
+ROWS = {"heap": 40_000, "rocksdb": 40_000}
 """In a batch; 20,000 where it is not said."""
-KEYS = 330_000
+KEYS = 200_000
 """Of a KiB each; after five batches all of them are there."""
 PERIOD = {"cpu": "0 seconds"}
 """Between batches; two seconds where it is not said."""
@@ -90,7 +90,7 @@ def _plain(frame: DataFrame) -> DataFrame:
 def _collected(frame: DataFrame) -> DataFrame:
     """Many small objects that live until the batch ends: what is alive is moved again and again."""
     many = frame.selectExpr(f"value % {LISTS} AS key", "value", "explode(sequence(1, 25)) AS n")
-    texts = many.selectExpr("key", "repeat(concat(value, '-', n), 40) AS text")
+    texts = many.selectExpr("key", "repeat(concat(value, '-', n), 60) AS text")
     return texts.groupBy("key").agg({"text": "collect_list"})
 
 

@@ -32,7 +32,7 @@ SAMPLE_SECONDS = 1.5
 SAMPLES = 8
 SETTLED_SECONDS, SETTLED_BATCHES = 15.0, 7
 """Looked at after so many batches, and so long after the first: then the state of every case is whole."""
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 180.0
 LEAST_HEAP_MB = 450
 """Spark starts no executor with less."""
 
