@@ -161,7 +161,8 @@ def operator_to_scale(case: Case) -> Finding:
 
 def driver(case: Case) -> Finding:
     """The driver bounds the jobs, and participation shows it where a profile does not."""
-    ours = f"{case.driver_share:.0%} of the critical path, {case.driver_profile:.0%} of the busy seconds"
+    share, profile = f"{case.driver_share:.0%}", f"{case.driver_profile:.0%}"
+    ours = f"scheduling, barriers and messages: {share} of the critical path, {profile} of the busy seconds"
     agrees = case.named and case.driver_share > case.driver_profile
     claim = "the driver is the bottleneck; participation shows more of it than a profile"
     return agreed("many small tasks (figures 3.1 and 3.8)", claim, ours, agrees, conditions=MADE)
