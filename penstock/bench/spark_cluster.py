@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -128,7 +128,7 @@ def stop_cluster() -> None:
     _KEPT.forget()
     try:
         _stop_session()
-    except (Py4JError, OSError):
+    except (Py4JNetworkError, OSError):
         _forget_driver()
 
 

@@ -105,7 +105,7 @@ PARTS: tuple[Part, ...] = (
         "DS2 against Spark's dynamic allocation on a real cluster",
         "DS2, figures 1, 6, 7 and 8",
         word_counts.word_count,
-        210,
+        190,
         1650,
     ),
     Part(
@@ -137,8 +137,8 @@ PARTS: tuple[Part, ...] = (
         "The operator to scale and the driver, as diagnosis finds them",
         "Snailtrail, figures 3.1, 3.8 and 3.11",
         diagnosed.bottlenecks,
-        30,
-        60,
+        45,
+        80,
     ),
     Part(
         "hot-keys",
