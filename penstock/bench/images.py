@@ -43,10 +43,12 @@ WARM_UP_SECONDS = 14.0
 RESIZE_SECONDS, RECOGNISE_SECONDS, SERVICE_VARIATION = 0.04, 0.35, 0.5
 TARGET_SECONDS, UTILISATION = 1.0, 0.6
 MOST = 15
-IMAGES_PER_BATCH, FILES_PER_BATCH = 40, 5
+IMAGES_PER_FILE = 3
+"""Fewer make batches dear; another number each time would hide the rate, for the controller counts files."""
+FILES_PER_BATCH = {"images": 14, "small": 5}
 """Of a function far behind, a batch of all that waits would show nothing for minutes, nor let it change.
 
-An image that arrives is a file; what a function publishes is a file for each of its instances.
+What a function publishes is a file for each of its instances.
 """
 TRIGGER = "250ms"
 POLICIES = ("threshold", "queueing", "ds2")
@@ -134,8 +136,9 @@ def arrivals(rates: Sequence[float], seconds_each: float, seed: int = 7) -> Floa
 
 def pipeline_of(root: Path) -> Pipeline:
     """images → large (stored), images → small → objects."""
-    pipeline = Pipeline("images", topics=files(str(root), files_per_batch=FILES_PER_BATCH))
-    pipeline.topic("images", schema=SCHEMA, at=files(str(root), files_per_batch=IMAGES_PER_BATCH))
+    pipeline = Pipeline("images", topics=files(str(root)))
+    for topic, bound in FILES_PER_BATCH.items():
+        pipeline.topic(topic, schema=SCHEMA, at=files(str(root), files_per_batch=bound))
     shared: dict[str, Any] = {"takes": "arrow", "schema": SCHEMA, "parallelism": (1, MOST)}
     resize, recognise = served(RESIZE_SECONDS), served(RECOGNISE_SECONDS)
     pipeline.add(resize, name="store", reads="images", writes="large", **shared)
@@ -159,7 +162,7 @@ def served(mean_seconds: float) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
 
 
 class Camera(threading.Thread):
-    """Writes every image into its topic when it arrives, as another program would."""
+    """Writes images into their topic as they arrive, a few in a file, as another program would."""
 
     def __init__(self, topic: Path, moments: Floats) -> None:
         super().__init__(name="camera", daemon=True)
@@ -170,10 +173,11 @@ class Camera(threading.Thread):
     def run(self) -> None:
         """Until the last image, or until stopped."""
         self.origin = time.time()
-        for number, moment in enumerate(self._moments):
-            if self._ended.wait(max(0.0, self.origin + moment - time.time())):
+        for first in range(0, len(self._moments), IMAGES_PER_FILE):
+            moments = self.origin + self._moments[first : first + IMAGES_PER_FILE]
+            if self._ended.wait(max(0.0, moments[-1] - time.time())):
                 return
-            self._write(number, self.origin + moment)
+            self._write(first, moments)
 
     def stop(self) -> None:
         """End before the last image."""
@@ -181,12 +185,12 @@ class Camera(threading.Thread):
         if self.ident is not None:
             self.join(timeout=5)
 
-    def _write(self, number: int, arrived: float) -> None:
+    def _write(self, first: int, arrived: Floats) -> None:
         """A hidden file first: readers must not see half of one."""
-        table = pa.table({"number": pa.array([number], pa.int64()), "arrived": [float(arrived)]})
-        hidden = self._topic / f".{number}.parquet"
-        pq.write_table(table, hidden)
-        hidden.rename(self._topic / f"{number:09d}.parquet")
+        numbers = pa.array(range(first, first + len(arrived)), pa.int64())
+        hidden = self._topic / f".{first}.parquet"
+        pq.write_table(pa.table({"number": numbers, "arrived": arrived}), hidden)
+        hidden.rename(self._topic / f"{first:09d}.parquet")
 
 
 def run_policy(spark: Any, policy: str, rates: Sequence[float], seconds_each: float) -> Seen:
@@ -286,6 +290,7 @@ def notes(rates: Sequence[float], seconds_each: float) -> list[str]:
         f"{RESIZE_SECONDS:g} s for a resizer, {RECOGNISE_SECONDS:g} s for the recogniser",
         "a batch takes as long as its slowest instance, and some time by itself: so sizes aim at "
         f"{UTILISATION:.0%} of what instances can serve",
+        f"images come {IMAGES_PER_FILE} in a file, and each waits for the last of its file; "
         "a response ends when the batch with the image has been published; an image waits for batches of two "
         "functions, whose fixed costs no number of instances takes away, and no policy here knows of them",
         f"images that still wait {DRAIN_SECONDS:g} s after the last one count with the time they have waited",

@@ -37,11 +37,11 @@ def test_the_camera_writes_every_image_once(tmp_path):
     camera.join(timeout=20)
     tables = [pq.read_table(file) for file in sorted((tmp_path / "images").glob("[0-9]*.parquet"))]
     assert pa.concat_tables(tables).column("number").to_pylist() == list(range(30))
-    assert len(tables) == 30 and not list((tmp_path / "images").glob(".*.parquet"))
+    assert len(tables) == 10 and not list((tmp_path / "images").glob(".*.parquet"))
 
 
 def test_a_camera_that_is_stopped_takes_no_more_images(tmp_path):
-    camera = Camera(tmp_path / "images", np.array([0.0, 60.0]))
+    camera = Camera(tmp_path / "images", np.array([0.0] * 3 + [60.0]))
     camera.start()
     camera.stop()
     assert not camera.is_alive() and len(list((tmp_path / "images").iterdir())) <= 1
