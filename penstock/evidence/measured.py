@@ -35,7 +35,8 @@ def autrascale_cost(quick: bool, progress: Progress) -> PartResult:
             findings.append(judged(name, figure, round(value, 6), conditions=OTHER_MACHINE))
         lines += [(f"{key}, published", published["operators"], published[key])]
         lines += [(f"{key}, ours", published["operators"], ours)]
-    return PartResult(findings, [Chart("table IV", "operators", "seconds", lines)], report.notes)
+    chart = Chart("table IV", "operators", "seconds", lines, points=True, logarithmic="y")
+    return PartResult(findings, [chart], report.notes)
 
 
 def sizing(_quick: bool, progress: Progress) -> PartResult:
