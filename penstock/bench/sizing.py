@@ -54,6 +54,8 @@ class Case:
     under: tuple[int, int, int]
     most_heap: int
     alone: bool = False
+    settled_batches: int = 7
+    """After so many the state is whole."""
 
 
 CASES = (
@@ -61,7 +63,7 @@ CASES = (
     Case("heap", over=(2048, 1024, 1), under=(512, 384, 1), most_heap=1250),
     Case("rocksdb", over=(1024, 1280, 1), under=(450, 384, 1), most_heap=900),
     Case("gc", over=(2048, 1024, 1), under=(450, 384, 1), most_heap=1250),
-    Case("cpu", over=(450, 640, 4), under=(450, 640, 1), most_heap=900, alone=True),
+    Case("cpu", over=(450, 640, 4), under=(450, 640, 1), most_heap=900, alone=True, settled_batches=2),
 )
 
 
@@ -100,7 +102,8 @@ def _optimum(case: Case, progress: Progress) -> Optimum:
 def _tried(case: Case, heap_mb: int, progress: Progress) -> Trial:
     with _directory() as place:
         conf = {**base_conf(), **sizes_of((heap_mb, case.over[1], 1))}
-        found = trial([sys.executable, *job_words(case.name, place)], place, heap_mb, conf)
+        words = [sys.executable, *job_words(case.name, place)]
+        found = trial(words, place, heap_mb, conf, case.settled_batches)
     progress(f"{case.name}: {heap_mb} MiB of heap: {found.trouble or 'does'}")
     return found
 

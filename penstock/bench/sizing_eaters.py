@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 import pandas as pd
 
 HELD_BYTES = 300 * 1024 * 1024
-BURN_SECONDS = 6.0
+BURN_SECONDS = 20.0
+"""Longer than the rules that grow look back: between two batches a task needs no core."""
 SECOND_SHARE = 0.3
 """A task burns one core, and this share of another."""
 

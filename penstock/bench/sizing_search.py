@@ -18,7 +18,7 @@ from pathlib import Path
 
 from penstock.dataflow.window import ExecutorUse
 from penstock.decide.sage_metrics import HeldSize, SizingInput
-from penstock.decide.sage_rules import RoundView, heap_up, likely_beside_heap
+from penstock.decide.sage_rules import RoundView, heap_up, lasting, likely_beside_heap
 from penstock.decide.sage_sample import beside_heap, history_of
 from penstock.decide.sage_settings import SageSettings
 from penstock.decide.sage_words import reason_of
@@ -30,8 +30,8 @@ from penstock.observe.processes import TreeUse, executor_trees, running_processe
 MIB = 1024.0**2
 SAMPLE_SECONDS = 1.5
 SAMPLES = 8
-SETTLED_SECONDS, SETTLED_BATCHES = 15.0, 7
-"""Looked at after so many batches, and so long after the first: then the state of every case is whole."""
+SETTLED_SECONDS = 15.0
+"""Looked at so long after the first batch at the earliest."""
 PATIENCE_SECONDS = 180.0
 LEAST_HEAP_MB = 450
 """Spark starts no executor with less."""
@@ -83,13 +83,15 @@ def _optimum(found: Trial, within_mb: int) -> Optimum:
     return Optimum(float(found.heap_mb), overhead, float(found.cores), float(within_mb))
 
 
-def trial(command: Sequence[str], place: Path, heap_mb: int, conf: Mapping[str, str]) -> Trial:
-    """Run the job at one heap size, and look at its only executor."""
+def trial(
+    command: Sequence[str], place: Path, heap_mb: int, conf: Mapping[str, str], settled_batches: int
+) -> Trial:
+    """Run the job at one heap size, and look at its only executor after so many batches."""
     listener = MetricsListener("127.0.0.1", 0)
     given = {**conf, **metrics_conf("127.0.0.1", listener.port, 1.0), "spark.executor.memory": f"{heap_mb}m"}
     try:
         with _running(command, place, given) as process:
-            if not _settled(place, process):
+            if not _settled(place, process, settled_batches):
                 return Trial(heap_mb, "batches do not end")
             samples = list(_samples(listener, (place / "application").read_text()))
             return judged(heap_mb, samples)
@@ -116,11 +118,11 @@ def _running(
             end(process, 20.0)
 
 
-def _settled(place: Path, process: subprocess.Popen[bytes]) -> bool:
+def _settled(place: Path, process: subprocess.Popen[bytes], least: int) -> bool:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         ends = [at for at, _ in batches(place)]
-        if len(ends) >= SETTLED_BATCHES and time.time() - ends[0] >= SETTLED_SECONDS:
+        if len(ends) >= least and time.time() - ends[0] >= SETTLED_SECONDS:
             return True
         time.sleep(0.3)
     return False
@@ -162,7 +164,9 @@ def judged(heap_mb: int, samples: Sequence[tuple[float, ExecutorUse]]) -> Trial:
     view = RoundView(SizingInput(times[-1], history, held), settings, history, history)
     found = heap_up(view)
     beside = float(max(likely_beside_heap(history))) / MIB
-    cores = max(1, math.ceil(min(history.cpu_used_cores) / settings.cpu_high))
+    # a batch may end among the samples, and the next one take a moment to begin
+    busy = lasting(history.cpu_used_cores, settings.least_up_samples)
+    cores = max(1, math.ceil(busy / settings.cpu_high))
     return Trial(heap_mb, reason_of(held, found[0]) if found else "", beside, cores)
 
 

@@ -7,13 +7,15 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from penstock.decide.outcome import Status
 from penstock.journal.overrides import override
+from penstock.journal.records import ActionRecord
 from penstock.journal.store import Journal, open_journal
 from tests.spark.watching import wait_for
 
@@ -86,40 +88,54 @@ def started(journal: Journal) -> str | None:
     return seen[-1].application if len(seen) >= 4 else None
 
 
-def test_a_forced_heap_restarts_the_job_and_its_output_is_right(environment, tmp_path):
-    script = tmp_path / "job.py"
+@contextmanager
+def running(environment: dict[str, str], root: Path) -> Iterator[subprocess.Popen[str]]:
+    """The job under a supervisor that may restart it."""
+    script = root / "job.py"
     script.write_text(SCRIPT)
     conf = [word for key, value in CONF.items() for word in ("--conf", f"{key}={value}")]
-    command = [
-        sys.executable,
-        "-m",
-        "penstock.cli",
-        "run",
-        "--policy",
-        "sage",
-        "--allow-restart",
-        "--json",
-        *conf,
-    ]
-    job = subprocess.Popen(
-        [*command, str(script), str(tmp_path), str(ROWS)], env=environment, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "penstock.cli", "run", "--policy", "sage", "--allow-restart", "--json"]
+    words = [*command, *conf, str(script), str(root), str(ROWS)]
+    job = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True)
     try:
-        with closing(open_journal(tmp_path / "journal.db")) as journal:
-            first = wait_for("windows", lambda: started(journal), patience=PATIENCE)
-            override(journal, time.time(), "restarted job", "ops", force="P1")
-            done = wait_for("the end", lambda: [a for a in journal.actions() if a.status], patience=PATIENCE)
-            before = len(written(tmp_path))
-            wait_for("batches after it", lambda: len(written(tmp_path)) >= before + 2 * ROWS, every=0.5)
-            (tmp_path / "enough").touch()
-            told = json.loads((job.communicate(timeout=60)[0] or "").splitlines()[-1])
+        yield job
     finally:
-        (tmp_path / "enough").touch()
+        (root / "enough").touch()
         if job.poll() is None:
             job.terminate()
             job.wait(timeout=60)
 
-    (action,) = done
+
+def refused(journal: Journal) -> bool:
+    """Whether what did not come up was asked for again, and not tried again."""
+    return any(one.verdict.get("guardrail") == "failed-before" for one in journal.decisions())
+
+
+def overridden(
+    job: subprocess.Popen[str],
+    root: Path,
+    until: Callable[[Journal], bool] = lambda journal: True,
+    **words: object,
+) -> tuple[str, ActionRecord, dict]:
+    """Say a word to the running job, and wait until it has led to an action and further batches."""
+    with closing(open_journal(root / "journal.db")) as journal:
+        first = wait_for("windows", lambda: started(journal), patience=PATIENCE)
+        override(journal, time.time(), "restarted job", "ops", **words)
+        (action,) = wait_for(
+            "the end", lambda: [a for a in journal.actions() if a.status], patience=2 * PATIENCE
+        )
+        before = len(written(root))
+        wait_for("batches after it", lambda: len(written(root)) >= before + 2 * ROWS, every=0.5)
+        wait_for("what follows", lambda: until(journal), patience=PATIENCE)
+        (root / "enough").touch()
+        told = json.loads((job.communicate(timeout=60)[0] or "").splitlines()[-1])
+    return first, action, told
+
+
+def test_a_forced_heap_restarts_the_job_and_its_output_is_right(environment, tmp_path):
+    with running(environment, tmp_path) as job:
+        first, action, told = overridden(job, tmp_path, force="P1")
+
     assert action.status is Status.DONE, action.detail
     assert (action.application, action.settings) == (first, {"spark.executor.memory": ("512m", "768m")})
     assert action.measured is not None and action.measured["pause_seconds"] > 0
@@ -135,3 +151,17 @@ def test_a_forced_heap_restarts_the_job_and_its_output_is_right(environment, tmp
         "JVM and Python workers beside the heap"
     )
     assert judged["gc_count"] >= 0 and judged["cpu_used_cores"] >= 0
+
+
+@pytest.mark.soak
+def test_cores_that_no_host_has_are_tried_once_and_the_old_ones_come_back(environment, tmp_path):
+    """The only worker has one core: Spark does not start with executors of four, and the job ends at once."""
+    with running(environment, tmp_path) as job:
+        _, action, told = overridden(job, tmp_path, refused, pin=["cpu=4"])
+
+    assert action.status is Status.FAILED and action.reason.startswith("set by ops")
+    assert action.settings == {"spark.executor.cores": ("1", "4"), "spark.task.cpus": ("1", "4")}
+    assert "with the new settings it ended with code 1; the old settings run again" in action.detail
+    values = written(tmp_path)
+    assert values == [2 * number for number in range(len(values))], "each record once, over all runs"
+    assert [one["status"] for one in told["restarts"]] == ["failed"]
