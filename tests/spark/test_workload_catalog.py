@@ -1,0 +1,88 @@
+"""Every workload by its name, a key that becomes hot, and a part of the evidence, on real clusters."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import orjson
+import pytest
+from py4j.protocol import Py4JError
+
+from penstock.bench.spark_cluster import ClusterShape, cluster
+from penstock.bench.spark_workload import committed, running
+from penstock.workloads.catalog import WORKLOADS, Ask
+from penstock.workloads.skewed_state import SkewedState, keys_of, start_skewed_state
+from tests.redis_server import redis_server
+
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
+
+PATIENCE_SECONDS = 90
+
+
+@pytest.fixture(scope="module")
+def spark(local_cluster):
+    return local_cluster(executors=2, cores=2)
+
+
+@pytest.fixture(scope="module")
+def redis():
+    with redis_server() as address:
+        yield address
+
+
+def wait_for_records(query, records):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (seen := committed(query)) or seen[-1].end < records:
+        assert query.exception() is None
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.1)
+    return seen
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_of_the_catalog_reads_what_it_is_offered(name, spark, redis, tmp_path):
+    settings = {"most_per_batch": 400, "keys": 100, "service_seconds": 1e-4, "events_per_second": 100.0}
+    ask = Ask("constant:1000", start=time.time() - 60, redis=redis, **settings)
+    with running(spark, WORKLOADS[name], ask, tmp_path / "checkpoint", 0.0) as query:
+        seen = wait_for_records(query, 800)
+    assert [(batch.first, batch.end) for batch in seen[:2]] == [(0, 400), (400, 800)]
+
+
+def test_a_key_that_becomes_hot_is_counted_like_the_others(spark, tmp_path):
+    load = SkewedState("constant:1000", 0.0, share=0.5, even_records=400, bins=2, keys_a_bin=2, start=1000.0,
+                       max_records_per_batch=400)  # fmt: skip
+    query = start_skewed_state(
+        spark, load, str(tmp_path / "checkpoint"), trigger_seconds=0, name="hot", sink="memory"
+    )
+    wait_for_records(query, 800)
+    query.stop()
+    keys, read = keys_of(spark, load), committed(query)[-1].end
+    newest = {}
+    for row in spark.table("hot").collect():
+        newest[row["key"]] = max(row["count"], newest.get(row["key"], 0))
+    assert newest == Counter(keys[load.place_of(number)] for number in range(read))
+    bins = spark.createDataFrame([(key,) for key in keys], "key long").selectExpr("pmod(hash(key), 2) bin")
+    assert [row["bin"] for row in bins.collect()] == [0, 1, 0, 1]
+
+
+def test_a_part_of_the_evidence_runs_on_a_cluster_of_its_own(tmp_path):
+    program = Path(sys.executable).with_name("penstock")
+    arguments = ["--quick", "--json", "--only", "bottlenecks", "--directory", str(tmp_path)]
+    ended = subprocess.run([program, "evidence", *arguments], check=True, capture_output=True, timeout=240)
+    (part,) = orjson.loads(ended.stdout.splitlines()[-1])["parts"]
+    assert (part["status"], part["reason"]) == ("done", "")
+    assert [finding["ours"] is not None for finding in part["result"]["findings"]] == [True] * 3
+    assert "Plotly.newPlot" in (tmp_path / "evidence.html").read_text()
+
+
+def test_after_the_drivers_java_died_the_next_cluster_has_a_new_one():
+    shape = ClusterShape(executors=1, cores=1)
+    with pytest.raises((Py4JError, OSError)), cluster(shape) as spark:
+        os.kill(spark._jvm.java.lang.ProcessHandle.current().pid(), signal.SIGKILL)
+        spark.range(1).count()
+    with cluster(shape) as spark:
+        assert spark.range(7).count() == 7
