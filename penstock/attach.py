@@ -129,7 +129,7 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
     loop = Loop(
         application_id(spark),
         sized,
-        _policy(spark, settings, journal, report_to),
+        _policy(spark, settings, journal, name, report_to),
         ScalingManager(settings.manager(), desk or RecommendOnly()),
         journal,
         actuator,
@@ -142,14 +142,12 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
     return Autopilot(loop, settings, name, _alive(spark), notes=notes + unknown, life=life, state=state)
 
 
-def _policy(spark: Any, settings: Settings, journal: Journal, report_to: str | None) -> Policy:
+def _policy(spark: Any, settings: Settings, journal: Journal, name: str, report_to: str | None) -> Policy:
     """The policy of the settings with its overrides and its memory, and with a fleet's word if it has one."""
     from penstock.decide.registry import make_policy
-    from penstock.observe.spark_session import application_name
     from penstock.remembering import remembering
     from penstock.sizing import heeding
 
-    name = application_name(spark)
     policy = remembering(heeding(make_policy(settings), journal, name, settings), journal, name)
     if report_to is None:
         return policy

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from plotly.offline import get_plotlyjs
-
 from penstock.evidence.charts import drawn
 from penstock.evidence.findings import Finding, PartOutcome, Status, Verdict
-from penstock.view.page import page_text, tiles, write_text
+from penstock.view.page import charts_page, tiles, write_text
 
 _STYLE = """
 a { color: inherit; }
@@ -25,14 +23,11 @@ td { overflow-wrap: anywhere; }
 .badge.not-comparable { color: var(--warn); }
 .why, .conditions, .notes { color: var(--quiet); font-size: 13px; }
 .why { margin-top: 2px; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(480px, 1fr)); gap: 12px;
-  margin-top: 12px; align-items: start; }
-.charts > .card { min-width: 0; padding: 12px; }
+.charts { margin-top: 12px; }
+.charts > .card { padding: 12px; }
 h2 { margin: 44px 0 4px; }
 h2 + p { margin: 0 0 12px; }
 """
-# A chart is drawn while the page is still read, when it may have the room of its neighbours.
-_FIT = 'document.querySelectorAll(".plotly-graph-div").forEach(function (one) { Plotly.Plots.resize(one); });'
 
 
 def write_page(outcomes: Sequence[PartOutcome], machine: str, path: Path) -> Path:
@@ -43,13 +38,11 @@ def write_page(outcomes: Sequence[PartOutcome], machine: str, path: Path) -> Pat
 def page(outcomes: Sequence[PartOutcome], machine: str) -> str:
     """The page as text."""
     parts = "\n".join(_part(outcome) for outcome in outcomes)
-    return page_text(
+    return charts_page(
         title="Evidence",
         subtitle=f"{machine} · {_kind(outcomes)}",
         body=f"{_tiles(outcomes)}{_contents(outcomes)}{parts}",
         style=_STYLE,
-        script=_FIT,
-        head=f"<script>{get_plotlyjs()}</script>\n",
     )
 
 

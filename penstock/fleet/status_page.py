@@ -17,7 +17,6 @@ _STYLE = """
   align-items: center; }
 .bars .track { height: 14px; border-radius: 7px; background: var(--rule); overflow: hidden; }
 .bars .needed { height: 100%; background: var(--out); }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 """
 
 

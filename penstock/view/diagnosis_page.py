@@ -6,29 +6,23 @@ from collections.abc import Sequence
 from html import escape
 
 import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
 
 from penstock.diagnose.answer import Finding
 from penstock.diagnose.diagnosis import Diagnosis
 from penstock.diagnose.what_if import WhatIf
 from penstock.view import diagnosis_charts, figures
-from penstock.view.page import CHART_CONFIG, page_text
+from penstock.view.page import CHART_CONFIG, charts_page
 
 _STYLE = """
 .answer { font-size: 20px; line-height: 1.4; }
 .share { white-space: nowrap; font-variant-numeric: tabular-nums; width: 150px; }
 .bar { display: inline-block; height: 9px; border-radius: 5px; background: var(--out); margin-right: 8px; }
 .advice { color: var(--quiet); }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(480px, 1fr)); gap: 12px;
-  align-items: start; }
-.charts > .card { min-width: 0; }
 .application { margin-top: 20px; }
 .application + .application { margin-top: 56px; }
 h3 { margin: 4px 0 0; font-size: 15px; }
 h3 + p { margin: 0; }
 """
-# A chart is drawn while the page is still read, when it may have the room of its neighbours.
-_FIT = 'document.querySelectorAll(".plotly-graph-div").forEach(function (one) { Plotly.Plots.resize(one); });'
 
 
 def diagnosis_page(diagnoses: Sequence[Diagnosis]) -> str:
@@ -37,13 +31,11 @@ def diagnosis_page(diagnoses: Sequence[Diagnosis]) -> str:
     alone = len(diagnoses) == 1
     title = first.name or first.application if alone else f"{len(diagnoses)} applications"
     parts = [_application(one, number, alone) for number, one in enumerate(diagnoses)]
-    return page_text(
+    return charts_page(
         title=title,
         subtitle=_span(first) if alone else "where their latency comes from",
         body="\n".join(parts if alone else [_overview(diagnoses), *parts]),
         style=_STYLE,
-        script=_FIT,
-        head=f"<script>{get_plotlyjs()}</script>\n",
     )
 
 

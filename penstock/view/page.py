@@ -42,6 +42,10 @@ th { text-align: left; color: var(--quiet); font-weight: 500; padding: 6px 12px 
   border-bottom: 1px solid var(--rule); }
 td { padding: 8px 12px 8px 0; vertical-align: top; border-bottom: 1px solid var(--rule); }
 tr:last-child td { border-bottom: 0; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(480px, 1fr)); gap: 12px;
+  align-items: start; }
+.charts > .card { min-width: 0; }
 .time, .change { white-space: nowrap; font-variant-numeric: tabular-nums; }
 .badge { display: inline-block; white-space: nowrap; padding: 0 9px; border-radius: 10px; font-size: 13px;
   border: 1px solid currentColor; color: var(--quiet); }
@@ -80,22 +84,35 @@ _SCRIPT = """
 """
 
 
+# A chart is drawn while the page is still read, when it may have the room of its neighbours.
+_FIT = 'document.querySelectorAll(".plotly-graph-div").forEach(function (one) { Plotly.Plots.resize(one); });'
 _FOOT = "Written by Penstock {version}. The page holds all that it shows and needs no network."
 
 Figure = tuple[str, str, str]
 """What a tile shows: label, value, note; a note may be empty."""
 
 
-def page_text(
-    title: str, subtitle: str, body: str, style: str = "", script: str = "", head: str = "", tab: str = ""
-) -> str:
+def page_text(title: str, subtitle: str, body: str, style: str = "", script: str = "", tab: str = "") -> str:
     """A whole page around this body; title, subtitle and the browser's tab are taken as plain text."""
+    return _page(title, subtitle, body, style, script, head="", tab=tab or title)
+
+
+def charts_page(title: str, subtitle: str, body: str, style: str = "") -> str:
+    """The same for a body with charts side by side, which all need the library in the head."""
+    # plotly takes half a second to import: only pages need it
+    from plotly.offline import get_plotlyjs
+
+    head = f"<script>{get_plotlyjs()}</script>\n"
+    return _page(title, subtitle, body, style, script=_FIT, head=head, tab=title)
+
+
+def _page(title: str, subtitle: str, body: str, style: str, script: str, head: str, tab: str) -> str:
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(tab or title)} · Penstock</title>
+<title>{escape(tab)} · Penstock</title>
 <style>{_STYLE}{style}</style>
 {head}</head>
 <body>

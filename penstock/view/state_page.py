@@ -39,7 +39,6 @@ _SCRIPT = """
 _STYLE = """
 button[aria-pressed="true"] { color: var(--ink); border-color: var(--ink); }
 .measures { display: flex; gap: 8px; align-items: center; margin-bottom: 8px; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .warning { color: var(--warn); }
 """
 
