@@ -33,7 +33,11 @@ class MemorySampler:
 
     def since(self, start: float) -> list[float]:
         """Bytes at each sample from then on."""
-        return [size for at, size in list(self._samples) if at >= start]
+        return [size for _, size in self.course(start)]
+
+    def course(self, start: float) -> tuple[tuple[float, float], ...]:
+        """Time and bytes of each sample from then on."""
+        return tuple((at, size) for at, size in list(self._samples) if at >= start)
 
     def _run(self) -> None:
         while not self._stop.wait(EVERY_SECONDS):

@@ -217,6 +217,7 @@ class _Experiment:
                 steady_rss,
                 max(self.memory.since(start) or [0.0]),
                 note,
+                self.memory.course(steady[0].start),
             )
         )
 

@@ -24,7 +24,7 @@ class Phase:
     """One system at work from start to end, on a state of so many keys and bins.
 
     `steady` are batches of the same query while nothing moved, from before this phase; memory is the sum over
-    all processes of the application.
+    all processes of the application, `memory` its course from the first steady batch on, as (time, bytes).
     """
 
     keys: int
@@ -38,6 +38,7 @@ class Phase:
     steady_rss_bytes: float = 0.0
     peak_rss_bytes: float = 0.0
     note: str = ""
+    memory: tuple[tuple[float, float], ...] = ()
 
     @property
     def case(self) -> str:

@@ -31,8 +31,10 @@ def drawn(chart: Chart) -> str:
 
 def _trace(
     chart: Chart, name: str, x: list[float | str], y: list[float | None], colour: str
-) -> go.Bar | go.Scatter:
+) -> go.Bar | go.Box | go.Scatter:
     hover = f"{escape_hover(name)}: %{{y:,.4g}}<extra></extra>"
+    if chart.boxes:
+        return go.Box(name=name, y=y, marker={"color": colour}, boxpoints="all", hovertemplate=hover)
     if chart.bars:
         return go.Bar(name=name, x=x, y=y, marker={"color": colour}, hovertemplate=hover)
     line = {"shape": "hv" if chart.steps else "linear", "color": colour, "width": 2}

@@ -23,7 +23,7 @@ def convergence_cluster(quick: bool, progress: Progress) -> PartResult:
 
     found, failures = measured(QUERIES[:1] if quick else QUERIES, Length(), progress)
     findings = [finding(query, mine) for query, mine in by_query(found).items()]
-    return PartResult([*findings, *unmeasured(failures, len(found))], [steps_chart(found)])
+    return PartResult([*findings, *unmeasured(failures, len(found), CONDITIONS)], [steps_chart(found)])
 
 
 def finding(query: int, mine: Sequence[Convergence]) -> Finding:

@@ -45,7 +45,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines, steps, points or bars of the same shape as a paper's figure; each series is (name, x, y)."""
+    """Lines, steps, points, bars or boxes, in the shape of a paper's figure; a series is (name, x, y)."""
 
     title: str
     x: str
@@ -58,6 +58,8 @@ class Chart:
     """Every value is marked, as where each is a batch of its own."""
     logarithmic: str = ""
     """Axes that are logarithmic: x, y or xy."""
+    boxes: bool = False
+    """How the values of each series are spread, whatever their x."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +144,12 @@ def incomparable(
     return Finding(result, published, ours, Verdict.NOT_COMPARABLE, why, **more)
 
 
-def unmeasured(failures: Sequence[str], measured: int) -> list[Finding]:
+def unmeasured(failures: Sequence[str], measured: int, conditions: str) -> list[Finding]:
     """A finding for each case that failed; where no case was measured the part has failed as a whole."""
     if failures and not measured:
         raise ActionFailed("; ".join(failures))
-    return [incomparable("a case that failed", None, None, failure) for failure in failures]
+    failed = "a case that failed"
+    return [incomparable(failed, None, None, failure, conditions=conditions) for failure in failures]
 
 
 def _plain(value: Any) -> Any:

@@ -42,7 +42,7 @@ QUERIES: Mapping[str, Claim] = {
 def gain_findings(
     rows: Sequence[Row], claims: Mapping[str, Claim], conditions: str, doubts: Mapping[tuple[str, str], str]
 ) -> list[Finding]:
-    """One for each case that has both strategies; Spark's own ways are the baseline.
+    """One for each case that has both strategies; all at once and Spark's own ways are the baseline.
 
     `doubts` are what is to be said of a case and system whose bins did not all move.
     """
@@ -61,11 +61,11 @@ def _gain(case: str, claim: Claim, mine: Mapping[str, Row], conditions: str, dou
     over = {name: row["max_over_steady"] for name, row in mine.items()}
     ours = f"slowest batch over the steady one: fluid {over[FLUID]:.2f}, all at once {over[ALL_AT_ONCE]:.2f}"
     ours += f"; {at_once['bytes_moved'] / 1e6:.1f} MB moved all at once"
-    others = ", ".join(f"{name} {value:.2f}" for name, value in over.items() if name.startswith("spark"))
+    others = ", ".join(f"{name} {value:.2f}" for name, value in over.items() if name != FLUID)
     verdict, why = _judged(claim, fluid, at_once)
     if doubt:
         verdict, why = Verdict.NOT_COMPARABLE, doubt
-    return Finding(case, claim.said, ours, verdict, why, others or None, conditions)
+    return Finding(case, claim.said, ours, verdict, why, others, conditions)
 
 
 def _judged(claim: Claim, fluid: Row, at_once: Row) -> tuple[Verdict, str]:

@@ -51,7 +51,7 @@ def word_count(quick: bool, progress: Progress) -> PartResult:
         findings += kept_up(case, runs[case.name, "ds2"])
     if ("under", "ds2") in rows:
         findings += size_findings(seconds.get(wordcount.HIGH_RATE, {}), rows["under", "ds2"])
-    findings += unmeasured(failures, len(rows))
+    findings += unmeasured(failures, len(rows), SCALED)
     charts = [chart for case in cases for chart in timelines(case, runs)]
     charts += _size_charts(seconds)
     return PartResult(findings, charts, _notes(quick))
@@ -215,8 +215,11 @@ def overhead(_quick: bool, progress: Progress) -> PartResult:
         (system, *_blocks([row for row in report.results if row["system"] == system]))
         for system in sorted(systems, key=lambda system: system == ATTACHED)
     ]
-    chart = Chart("batch time of each block (figure 10)", "block", "seconds", bars, bars=True)
-    return PartResult(findings, [chart], report.notes)
+    charts = [
+        Chart("batch time by block, spread (figure 10)", "", "seconds", bars, boxes=True),
+        Chart("batch time of each block, in turn", "block", "seconds", bars, bars=True),
+    ]
+    return PartResult(findings, charts, report.notes)
 
 
 def _blocks(rows: Sequence[Row]) -> tuple[list[float], list[float]]:

@@ -15,7 +15,7 @@ from penstock.bench.traces import BatchSeen, SlotsSeen
 from penstock.bench.wordcount import HIGH_RATE, LOAD_AFTER_SECONDS, RUNNERS, TRIGGER_SECONDS, UNDER
 from penstock.errors import ActionFailed
 from penstock.evidence import converging, diagnosed, images, moving, stalls, word_counts
-from penstock.evidence.findings import PartOutcome, PartResult, Status, Verdict, unmeasured
+from penstock.evidence.findings import Chart, PartOutcome, PartResult, Status, Verdict, unmeasured
 from penstock.evidence.measured import sizing_findings
 from penstock.evidence.page import page
 
@@ -167,11 +167,12 @@ def test_more_bins_are_to_shorten_stalls_and_bins_of_one_size_to_leave_them(few,
 
 
 def test_a_case_that_failed_is_a_finding_and_a_part_without_any_case_has_failed():
-    (finding,) = unmeasured(["q5 could not be measured: it ended"], measured=1)
+    (finding,) = unmeasured(["q5 could not be measured: it ended"], 1, "here")
     assert (finding.verdict, finding.why) == (Verdict.NOT_COMPARABLE, "q5 could not be measured: it ended")
-    assert unmeasured([], measured=0) == []
+    assert finding.conditions == "here"
+    assert unmeasured([], 0, "here") == []
     with pytest.raises(ActionFailed, match="q5 could not be measured"):
-        unmeasured(["q5 could not be measured: it ended"], measured=0)
+        unmeasured(["q5 could not be measured: it ended"], 0, "here")
 
 
 def test_sweeps_need_more_than_one_case():
@@ -328,12 +329,15 @@ def test_every_kind_of_chart_can_be_drawn_and_kept():
         *diagnosed.hot_timelines([hot(), hot(settled=())]),
         *diagnosed.bottleneck_charts([a_case("flat-map", "flat-map")]),
         *word_counts.timelines(UNDER, {("under", system): a_run(3, 3) for system in RUNNERS}),
+        Chart("spread", "", "seconds", [("one", [1.0, 2.0], [3.0, 4.0])], boxes=True),
     ]
     outcome = PartOutcome("one", "One", "figures", Status.DONE, 1.0, True, result=PartResult([], charts))
     assert PartOutcome.from_json(outcome.to_json()).to_json() == outcome.to_json()
     text = page([outcome], "a machine")
     assert text.count("Plotly.newPlot") == len(charts)
-    assert '"shape":"hv"' in text and '"type":"log"' in text
+    assert all(
+        f'"{key}":"{kind}"' in text for key, kind in (("shape", "hv"), ("type", "log"), ("type", "box"))
+    )
 
 
 def test_the_tables_of_diagnosis_leave_out_windows_that_were_not_published():
@@ -341,3 +345,5 @@ def test_the_tables_of_diagnosis_leave_out_windows_that_were_not_published():
     found = diagnosed.tables(rows, [])
     assert len(found.findings) == 4
     assert {finding.verdict for finding in found.findings} == {Verdict.BETTER}
+    assert [chart.title for chart in found.charts] == ["table 3.3", "table 3.4"]
+    assert found.charts[1].series[1] == ("ours", [1.0, 2.0], [4.0, 4.0])

@@ -11,10 +11,14 @@ import pytest
 from penstock.cli import perform
 from penstock.evidence.diagnosed import TABLE_3_3, TABLE_3_4
 from penstock.evidence.findings import Verdict
+from penstock.evidence.latency_targets import AUTRASCALE, DRS, against_drs, latency_targets
 from penstock.evidence.other_rates import other_rates
+from penstock.evidence.parts import PARTS
 from penstock.evidence.running import _exists
 from penstock.evidence.simulated import TABLE_4, accuracy, heron
 from penstock.evidence.skewed import skew
+
+SIMULATED = ("heron", "two-phases", "convergence", "image-pipeline")
 
 
 def verdicts(result):
@@ -29,6 +33,45 @@ def test_ds2_takes_one_step_where_dhalion_takes_many():
 
 def test_the_chosen_size_is_the_least_that_keeps_up():
     assert set(verdicts(accuracy(True, lambda _: None)).values()) == {Verdict.REPRODUCED}
+
+
+def test_figure_8_has_the_rate_and_the_latencies_of_three_sizes():
+    rates, *latencies = accuracy(True, lambda _: None).charts
+    smaller, chosen, larger = rates.series[0][2]
+    assert smaller < 0.999 <= min(chosen, larger)
+    assert len(latencies) == 2
+    for _, seconds, shares in latencies[0].series:
+        assert list(seconds) == sorted(seconds) and (shares[0], shares[-1]) == (0.0, 1.0)
+
+
+def test_autrascale_is_held_beside_drs_and_a_smaller_size_is_no_success_where_capacities_are_fitted():
+    found = {finding.result: finding for finding in latency_targets(True, lambda _: None).findings}
+    name = next(iter(AUTRASCALE))
+    assert found[f"{name}: instances in the end"].verdict is not Verdict.BETTER
+    assert found[f"{name}: latency"].verdict is Verdict.REPRODUCED
+    assert AUTRASCALE.keys() == DRS.keys()
+
+
+@pytest.mark.parametrize(
+    ("held", "other", "meets", "expected"),
+    [
+        (29, 33, True, Verdict.REPRODUCED),
+        (65, 19, False, Verdict.REPRODUCED),
+        (65, 19, True, Verdict.WORSE),
+    ],
+)
+def test_more_instances_than_drs_are_worse_unless_drs_misses_the_target(held, other, meets, expected):
+    finding = against_drs("autrascale-wordcount-up", held, other, meets)
+    assert finding.verdict is expected and finding.published == "65 against 19, which miss the targets"
+
+
+@pytest.mark.parametrize(
+    "part", [part for part in PARTS if part.name in SIMULATED], ids=lambda part: part.name
+)
+def test_every_finding_of_a_simulated_part_says_its_conditions_and_why_it_is_not_compared(part):
+    found = part.run(True, lambda _: None).findings
+    assert found and all("simulated" in finding.conditions for finding in found)
+    assert all(finding.why for finding in found if finding.verdict is Verdict.NOT_COMPARABLE)
 
 
 def test_a_model_of_one_rate_spares_samples_at_the_next():
