@@ -22,14 +22,19 @@ MOST_INSTANCES = 2.0**53
 """Above this a float no longer counts whole instances; nothing real comes near."""
 
 
-def target_rates(graph: LogicalGraph, rates: OperatorRates, source_rates: Mapping[str, float]) -> Floats:
+def target_rates(
+    graph: LogicalGraph,
+    rates: OperatorRates,
+    source_rates: Mapping[str, float],
+    beside: Mapping[str, float] | None = None,
+) -> Floats:
     """Equation 8: the rate at which each operator is fed once all operators keep up; un-rounded.
 
     An operator tagged unscalable passes on no more than its capacity, so that what follows it is not
     scaled for records that cannot arrive.
     """
     capacity = np.where(graph.is_fixed, rates.true_processing, np.inf) if graph.has_fixed else None
-    return target_rates_from_selectivity(graph, rates.selectivity, source_rates, capacity)
+    return target_rates_from_selectivity(graph, rates.selectivity, source_rates, capacity, beside)
 
 
 def target_rates_from_selectivity(
@@ -37,13 +42,16 @@ def target_rates_from_selectivity(
     selectivity: Floats,
     source_rates: Mapping[str, float],
     capacity: Floats | None = None,
+    beside: Mapping[str, float] | None = None,
 ) -> Floats:
     """The traversal of equation 8 with selectivities given; for a source, its own output rate.
 
     `source_rates` are what sources put out, so the selectivity of a source is not applied again.
-    `capacity` bounds what an operator takes in, and with it what it passes on.
+    `capacity` bounds what an operator takes in, and with it what it passes on. `beside` is what operators
+    take in from queues of their own beside what they are fed; what follows them gets its share of that.
     """
     limits = [np.inf] * len(graph.names) if capacity is None else capacity.tolist()
+    queued = beside or {}
     targets: list[float] = []
     flows: list[float] = []
     # Python floats: faster than indexing an array, and they grow to infinity without a warning
@@ -54,6 +62,8 @@ def target_rates_from_selectivity(
             target = flows[feeds[0]]
         else:
             target = sum([flows[n] for n in feeds]) if feeds else _source_rate(source_rates, name)
+        if feeds and queued:
+            target += queued.get(name, 0.0)
         targets.append(target)
         flows.append((limit if limit < target else target) * ratio if feeds else target)
     return np.array(targets, dtype=np.float64)

@@ -30,14 +30,13 @@ class QuerySummary:
 
 def summarise(query: QueryWindow) -> QuerySummary:
     """Reduce a query's window to its figures; the batch time is the median, so one slow batch says little."""
-    sources = query.sources.values()
     settled = [batch.seconds for batch in query.batches if batch.settled]
     seconds = settled or [batch.seconds for batch in query.batches]
     return QuerySummary(
         name=query.name,
-        offered_per_second=sum(source.offered_per_second for source in sources),
-        observed_per_second=sum(source.observed_per_second for source in sources),
-        backlog_records=sum(source.backlog_records for source in sources),
+        offered_per_second=sum(source.offered_per_second for source in query.outside),
+        observed_per_second=sum(source.observed_per_second for source in query.outside),
+        backlog_records=sum(source.backlog_records for source in query.waiting),
         batch_seconds=median(seconds) if seconds else None,
         period_seconds=query.period_seconds,
         latency_seconds=query.latency_seconds,

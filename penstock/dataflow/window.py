@@ -86,6 +86,8 @@ class QueryWindow:
     `latency_seconds` is the end-to-end latency seen (waiting in the source plus processing), when known: of
     the mean record, and of the oldest one `oldest_latency_seconds`; `latency_by` says what it rests on.
     `timeline_seconds` says where the newest batch spent its time, phase by phase, until the next trigger.
+    `overdue_records` is told where operators read topics of their own: operator → what waits there and is to
+    be caught up with, which then stands in place of the sources' backlog; `sources` has these operators, too.
     `critical` tells what was on the critical path of the batches last analysed, oldest first.
     """
 
@@ -101,6 +103,21 @@ class QueryWindow:
     critical: tuple[CriticalWindow, ...] = ()
     oldest_latency_seconds: float | None = None
     latency_by: str = ""
+    overdue_records: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def outside(self) -> tuple[SourceRate, ...]:
+        """What the outside world sends: not what operators read from each other's topics."""
+        if not self.overdue_records:
+            return tuple(self.sources.values())
+        return tuple(rate for name, rate in self.sources.items() if name not in self.overdue_records)
+
+    @property
+    def waiting(self) -> tuple[SourceRate, ...]:
+        """Every input of which records may wait, once: those of operators where these have their own."""
+        if not self.overdue_records:
+            return tuple(self.sources.values())
+        return tuple(rate for name, rate in self.sources.items() if name in self.overdue_records)
 
 
 @dataclass(frozen=True, slots=True)

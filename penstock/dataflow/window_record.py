@@ -33,6 +33,7 @@ def plain_query(query: QueryWindow) -> dict[str, Any]:
             name: [rate.offered_per_second, rate.observed_per_second, rate.backlog_records]
             for name, rate in query.sources.items()
         },
+        "overdue": dict(query.overdue_records),
         "batches": [_plain_batch(batch) for batch in query.batches[-MOST_BATCHES:]],
         # slots that are shared are judged by batches, instances by their own metrics
         "metrics": None if query.batches else _plain_metrics(query.metrics),
@@ -60,6 +61,7 @@ def query_from(query_id: str, plain: _Plain, start: float, end: float, rest: _Pl
             batches=tuple(_batch(batch) for batch in plain["batches"]),
             period_seconds=rest["period_seconds"],
             latency_seconds=rest["latency_seconds"],
+            overdue_records={name: float(records) for name, records in plain.get("overdue", {}).items()},
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, BadGraph) as error:
         raise BadMetrics(f"a recorded window cannot be read: {error!r}") from error

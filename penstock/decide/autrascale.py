@@ -128,7 +128,7 @@ class AutraScalePolicy:
 
     def _model_of(self, window: ApplicationWindow, needs: Needs) -> RateModel | None:
         """The model of the offered rate; None while one window alone speaks for another rate than before."""
-        current, strayed, rate = self._model, self._strayed, needs.offered
+        current, strayed, rate = self._model, self._strayed, needs.rate
         self._strayed = None
         if current is not None and (current.application, current.units) == (window.application, needs.units):
             has_strayed = not self._library.is_same(current.rate, rate)

@@ -34,6 +34,8 @@ class Needs:
     exact: tuple[float, ...]
     offered: float
     observed: float
+    rate: float
+    """What the outside world sends, whatever sizes let through: what a model is of."""
     is_catching_up: bool
     backlog_seconds: float
     """How long the offered records of the backlog took to come."""
@@ -72,9 +74,10 @@ def read_needs(
         return NotReady(f"how much is held of {unknown[0]!r} is unknown", "its parallelism")
     sources = [source for query in window.queries for source in query.sources.values()]
     offered = sum(source.offered_per_second for source in sources)
-    if not 0 < offered < math.inf:
+    rate = sum(source.offered_per_second for query in window.queries for source in query.outside)
+    if not (rate > 0 and offered < math.inf):
         return NotReady("nothing is offered, so no size can be judged", "records")
-    backlog = sum(source.backlog_records for source in sources)
+    backlogs = _backlogs(window)
     held = tuple(window.parallelism[unit] for unit in units)
     return Needs(
         units=units,
@@ -84,11 +87,27 @@ def read_needs(
         exact=_exact(steady, units, held),
         offered=offered,
         observed=sum(source.observed_per_second for source in sources),
-        is_catching_up=backlog / settings.throughput.catch_up_seconds > BACKLOG_SHARE * offered,
-        backlog_seconds=backlog / offered,
+        rate=rate,
+        is_catching_up=any(one > BACKLOG_SHARE * settings.throughput.catch_up_seconds for one in backlogs),
+        backlog_seconds=max(backlogs),
         latency_seconds=_worst_latency(window),
         answer=steady,
     )
+
+
+def _backlogs(window: ApplicationWindow) -> list[float]:
+    """Backlogs in seconds of what is offered: of all sources, or of each operator with a topic of its own."""
+    pairs = [
+        (records, query.sources[name].offered_per_second)
+        for query in window.queries
+        for name, records in query.overdue_records.items()
+        if name in query.sources
+    ]
+    if not pairs:
+        sources = [source for query in window.queries for source in query.sources.values()]
+        waiting = sum(source.backlog_records for source in sources)
+        pairs = [(waiting, sum(source.offered_per_second for source in sources))]
+    return [records / offered if offered > 0 else 0.0 for records, offered in pairs]
 
 
 def _needed(answer: Hold | Scale, units: tuple[str, ...], held: Size, settings: AutraScaleSettings) -> Size:

@@ -22,6 +22,7 @@ from penstock.dataflow.rates import OperatorRates, operator_rates
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow, SourceRate
 from penstock.decide.ds2_settings import Ds2Settings
+from penstock.decide.inflow import inflow
 from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
 from penstock.decide.readings import shared_operator, tagged, unheld_operator, unread_source
 from penstock.decide.shared_slots import SharedSlots
@@ -89,15 +90,22 @@ def query_needs(
     rates = unheld_operator(graph, held) or unread_source(query) or operator_rates(graph, query.metrics, held)
     if isinstance(rates, NotReady):
         return rates
-    return needs_of_rates(graph, rates, query.sources, settings)
+    return needs_of_rates(graph, rates, query.sources, settings, query.overdue_records)
 
 
 def needs_of_rates(
-    graph: LogicalGraph, rates: OperatorRates, sources: Mapping[str, SourceRate], settings: Ds2Settings
+    graph: LogicalGraph,
+    rates: OperatorRates,
+    sources: Mapping[str, SourceRate],
+    settings: Ds2Settings,
+    overdue: Mapping[str, float] | None = None,
 ) -> OperatorNeeds | NotReady:
     """Equations 7 and 8 on rates that are known already, with headroom and correction."""
-    demand = target_rates(graph, rates, _wanted_source_rates(sources, settings.catch_up_seconds))
-    bottlenecks = overloaded_shares(graph, rates, demand)
+    wanted_in = inflow(sources, overdue or {}, settings.catch_up_seconds)
+    demand = target_rates(graph, rates, wanted_in.sources, wanted_in.beside)
+    # what an operator has in a topic of its own waits there, and is no reason to feed it less
+    fed = demand - [wanted_in.beside.get(name, 0.0) for name in graph.names] if wanted_in.beside else demand
+    bottlenecks = overloaded_shares(graph, rates, fed)
     targets = admitted_targets(graph, demand, bottlenecks) if bottlenecks else demand
     held, rate = rates.instances.tolist(), rates.true_processing.tolist()
     exact, wanted = [], []
@@ -137,14 +145,6 @@ def _corrected(
     return [whole_number(n * ratio) if scaled else n for n, scaled in zip(wanted, graph.scaled, strict=True)]
 
 
-def _wanted_source_rates(sources: Mapping[str, SourceRate], catch_up_seconds: float) -> dict[str, float]:
-    """What arrives, plus what reads the backlog within the catch-up time."""
-    return {
-        name: source.offered_per_second + source.backlog_records / catch_up_seconds
-        for name, source in sources.items()
-    }
-
-
 def proposal(window: ApplicationWindow, needs: list[OperatorNeeds], note: str = "") -> Proposal:
     """The needs of all queries as one answer; `note` is added to its reason."""
     held = _joined([need.held for need in needs])
@@ -173,7 +173,7 @@ def _figures(
     wanted: Mapping[str, int],
     limits: Mapping[str, float],
 ) -> dict[str, float]:
-    offered = sum(s.offered_per_second for query in window.queries for s in query.sources.values())
+    offered = sum(s.offered_per_second for query in window.queries for s in query.outside)
     sources = {name for query in window.queries for name in query.graph.sources}
     loads = [exact[name] / wanted[name] for name in wanted if name not in sources]
     return {

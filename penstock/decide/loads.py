@@ -13,17 +13,23 @@ from penstock.dataflow.propagation import target_rates
 from penstock.dataflow.rates import OperatorRates, operator_rates
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, QueryWindow
+from penstock.decide.inflow import Inflow, inflow
 from penstock.decide.readings import shared_operator, tagged, unheld_operator, unread_source
 from penstock.errors import BadMetrics
 
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """One operator as a queue; rates per second, `service` and `observed_service` of one instance."""
+    """One operator as a queue; rates per second, `service` and `observed_service` of one instance.
+
+    `arrival` is what it is to serve; `fed` leaves out what it catches up with in a topic of its own, which
+    says nothing about how irregular its arrivals are.
+    """
 
     name: str
     instances: int
     arrival: float
+    fed: float
     service: float
     observed_service: float
     scalable: bool
@@ -75,25 +81,23 @@ def _query_load(
         return NotReady(str(error), "metrics of the graph's own operators")
     if isinstance(rates, NotReady):
         return rates
-    wanted = {
-        name: query.sources[name].offered_per_second + query.sources[name].backlog_records / catch_up_seconds
-        for name in graph.sources
-    }
-    stations = _stations(graph, rates, wanted)
+    stations = _stations(graph, rates, inflow(query.sources, query.overdue_records, catch_up_seconds))
     if not all(np.isfinite((s.arrival, s.service)).all() for s in stations):
         return NotReady("the target rates are too large to compute with", "plausible metrics")
     offered = sum(query.sources[name].offered_per_second for name in graph.sources)
     return QueryLoad(query, graph, {station.name: station for station in stations}, offered)
 
 
-def _stations(graph: LogicalGraph, rates: OperatorRates, source_rates: Mapping[str, float]) -> list[Station]:
+def _stations(graph: LogicalGraph, rates: OperatorRates, wanted: Inflow) -> list[Station]:
     """Arrivals by equation 8 of DS2: what is fed once all operators keep up, not what got through."""
-    targets = target_rates(graph, rates, source_rates)
+    targets = target_rates(graph, rates, wanted.sources, wanted.beside)
+    fed = target_rates(graph, rates, wanted.sources) if wanted.beside else targets
     return [
         Station(
             name=operator.name,
             instances=int(rates.instances[number]),
             arrival=float(targets[number]),
+            fed=float(fed[number]),
             service=float(rates.true_processing[number] / rates.instances[number]),
             observed_service=float(rates.observed_processing[number] / rates.instances[number]),
             scalable=operator.scalable,

@@ -60,10 +60,13 @@ class QueueingPolicy:
             for station in load.stations.values():
                 variation = self._variations.setdefault(station.name, Variation(self._settings.windows_kept))
                 services = instance_services(load.graph, load.query.metrics, station.name)
-                variation.remember(station.arrival, load.query.metrics.seconds, services)
+                variation.remember(station.fed, load.query.metrics.seconds, services)
 
     def _plan(self, load: QueryLoad) -> Plan:
-        """Operators with a target of their own are settled first, and paths take them as they are."""
+        """Operators with a target of their own are settled first, and paths take them as they are.
+
+        Where paths have no target, the other operators get what their rate needs.
+        """
         settings = self._settings
         sizes = {station.name: station.instances for station in load.stations.values()}
         queues = {name: self._queue(station) for name, station in load.stations.items()}
@@ -74,6 +77,8 @@ class QueueingPolicy:
         if settings.latency_target_seconds is not None:
             target = settings.latency_target_seconds
             return plan_paths(load.graph, queues, sizes, target, settings.scale_in_share)
+        for name in queues.keys() - settings.operator_targets.keys():
+            sizes[name] = queues[name].stable()
         return judged(load.graph, queues, sizes, settings.operator_targets)
 
     def _queue(self, station: Station, fixed_at: int | None = None) -> Queue:

@@ -20,6 +20,10 @@ def unread_source(query: QueryWindow) -> NotReady | None:
         if not all(math.isfinite(reading) and reading >= 0 for reading in readings):
             told = "offered {}/s, backlog {}".format(*readings)
             return NotReady(f"the reading of source {name!r} cannot be right: {told}", "another reading")
+    for name, records in query.overdue_records.items():
+        if not 0 <= records < math.inf:
+            reason = f"the backlog of {name!r} cannot be right: {records}"
+            return NotReady(reason, "another reading")
     return None
 
 

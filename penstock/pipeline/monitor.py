@@ -56,10 +56,14 @@ class BatchDone:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is offered to a function from outside, and what of it waits."""
+    """What a topic from outside offers to one of its readers, and what of it waits for that one."""
 
     offered_per_second: float
     backlog_records: float
+
+
+Readings = Mapping[str, Mapping[str, Reading]]
+"""Function → topic from outside → its reading; functions that read none are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +156,9 @@ class Monitor:
             return dict(self._figures)
 
     def observe(
-        self, now: float, held: Mapping[str, int], readings: Mapping[str, Reading]
+        self, now: float, held: Mapping[str, int], readings: Readings
     ) -> ApplicationWindow | NotReady:
-        """The window since the last one; `readings` are of the functions that read from outside.
+        """The window since the last one.
 
         While records wait for a function of which no batch has ended the window goes on, so that batches
         longer than the policy interval are seen whole.
@@ -176,10 +180,10 @@ class Monitor:
             self._start = now
             return self._window(start, now, held, seen, readings, backlogs)
 
-    def _unread(self, readings: Mapping[str, Reading]) -> Iterable[str]:
+    def _unread(self, readings: Readings) -> Iterable[str]:
         for topic in self._layout.sources:
             for reader in self._layout.readers(topic):
-                reading = readings.get(reader)
+                reading = readings.get(reader, {}).get(topic)
                 if reading is None or not math.isfinite(reading.offered_per_second):
                     yield topic
 
@@ -188,8 +192,8 @@ class Monitor:
         known = self._functions[name].batches
         return [one for one in known if start < one.end <= now and one.parallelism == held]
 
-    def _backlog(self, name: str, readings: Mapping[str, Reading]) -> float:
-        waiting = readings[name].backlog_records if name in readings else 0.0
+    def _backlog(self, name: str, readings: Readings) -> float:
+        waiting = sum(one.backlog_records for one in readings.get(name, {}).values())
         inner = [topic for topic in self._layout.reads[name] if topic not in self._layout.sources]
         if name in readings or not inner:
             # of a function that also reads from outside, what it read cannot be told apart
@@ -199,13 +203,22 @@ class Monitor:
         totals.correction = max(totals.correction, totals.read - written)
         return max(0.0, written + totals.correction - totals.read)
 
+    def _overdue(self, name: str, backlog: float, batches: list[BatchDone], readings: Readings) -> float:
+        """What is to be caught up with: one batch under way and one that waits are no backlog.
+
+        Readings of topics from outside have left these out already (decision 0005).
+        """
+        if readings.get(name):
+            return backlog
+        return max(0.0, backlog - 2 * max((one.records for one in batches), default=0.0))
+
     def _window(
         self,
         start: float,
         now: float,
         held: Mapping[str, int],
         seen: Mapping[str, list[BatchDone]],
-        readings: Mapping[str, Reading],
+        readings: Readings,
         backlogs: Mapping[str, float],
     ) -> ApplicationWindow:
         seconds = now - start
@@ -216,7 +229,7 @@ class Monitor:
             self._figures[name] = figures
             sources[name] = SourceRate(arrival, figures.observed_per_second, backlogs[name])
         for topic in self._layout.sources:
-            sources[topic] = self._of_topic(topic, sources)
+            sources[topic] = self._of_topic(topic, sources, readings)
         query = QueryWindow(
             query_id=self._application,
             name=self._application,
@@ -224,27 +237,31 @@ class Monitor:
             metrics=self._metrics(start, now, held, seen, sources),
             sources=sources,
             latency_seconds=self._latency(),
+            overdue_records={n: self._overdue(n, backlogs[n], seen[n], readings) for n in seen},
         )
         return ApplicationWindow(self._application, start, now, Execution.PER_OPERATOR, dict(held), (query,))
 
-    def _of_topic(self, topic: str, sources: Mapping[str, SourceRate]) -> SourceRate:
-        """A topic is as far behind as its slowest reader."""
-        rates = [sources[reader] for reader in self._layout.readers(topic)]
+    def _of_topic(self, topic: str, functions: Mapping[str, SourceRate], readings: Readings) -> SourceRate:
+        """A topic is as far behind as its slowest reader, and has its share of what that one reads."""
+        readers = self._layout.readers(topic)
+        told = {reader: readings[reader][topic] for reader in readers}
         return SourceRate(
-            offered_per_second=max(one.offered_per_second for one in rates),
-            observed_per_second=min(one.observed_per_second for one in rates),
-            backlog_records=max(one.backlog_records for one in rates),
+            offered_per_second=max(one.offered_per_second for one in told.values()),
+            observed_per_second=min(
+                _share(told[reader].offered_per_second, functions[reader]) for reader in readers
+            ),
+            backlog_records=max(one.backlog_records for one in told.values()),
         )
 
     def _arrival(
         self,
         name: str,
         seconds: float,
-        readings: Mapping[str, Reading],
+        readings: Readings,
         seen: Mapping[str, list[BatchDone]],
     ) -> float:
         """What came in: as offered from outside, and as the functions before it wrote it."""
-        outside = readings[name].offered_per_second if name in readings else 0.0
+        outside = sum(one.offered_per_second for one in readings.get(name, {}).values())
         inner = [topic for topic in self._layout.reads[name] if topic not in self._layout.sources]
         writers = [writer for topic in inner for writer in self._layout.writers(topic)]
         written = sum(one.written for writer in writers for one in seen[writer])
@@ -306,6 +323,12 @@ class Monitor:
             own = 1.5 * one.batch_seconds + waiting
             total[name] = own + max((total[writer] for writer in before), default=0.0)
         return max(total.values(), default=None)
+
+
+def _share(offered: float, function: SourceRate) -> float:
+    """What a function reads of one of its topics: its batches tell only what it reads of all."""
+    arrived = function.offered_per_second
+    return function.observed_per_second * (offered / arrived if arrived > 0 else 1.0)
 
 
 def _services(batches: list[BatchDone]) -> list[tuple[float, float]]:

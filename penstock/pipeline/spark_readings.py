@@ -15,7 +15,7 @@ from penstock.observe.sources import reader_for
 from penstock.observe.spark_status import RunningQuery, SparkStatus
 from penstock.observe.tracking import SourceTrack, Waiting
 from penstock.pipeline.layout import Layout
-from penstock.pipeline.monitor import Reading
+from penstock.pipeline.monitor import Reading, Readings
 
 _REPORTS = 100
 
@@ -45,8 +45,8 @@ class OutsideReadings:
         }
         self._newest: dict[str, BatchProgress] = {}
 
-    def read(self, start: float, now: float) -> dict[str, Reading]:
-        """A reading of each function that reads from outside; NaN where a rate cannot be told yet."""
+    def read(self, start: float, now: float) -> Readings:
+        """Readings of all functions that read from outside; NaN where a rate cannot be told yet."""
         running = {query.query_id: query for query in self._status.queries()}
         readings = {}
         for name, tracks in self._tracks.items():
@@ -55,8 +55,11 @@ class OutsideReadings:
             query = running.get(str(self._queries[name].query.id))
             if query is not None:
                 self._follow(name, query, now)
-            offered = [track.offered(start, now, self._period) for track in tracks.values()]
-            readings[name] = Reading(sum(rate for rate, _ in offered), sum(waits for _, waits in offered))
+            topics = self._layout.reads[name]
+            readings[name] = {
+                topics[number]: Reading(*track.offered(start, now, self._period))
+                for number, track in tracks.items()
+            }
         return readings
 
     def _follow(self, name: str, query: RunningQuery, now: float) -> None:

@@ -159,11 +159,21 @@ class TestPolicy:
         answer = QueueingPolicy(QueueingSettings()).propose(Pipeline({"a": 5.0}).run(8.0))
         assert answer == NotReady("no latency target is set", "the setting latency_target")
 
-    def test_an_operator_target_sizes_that_operator_alone(self):
-        asked = policy(latency_target_seconds=None, operator_targets={"b": 0.3})
-        answer = asked.propose(Pipeline({"a": 50.0, "b": 5.0}, {"a": 4, "b": 2}).run(8.0))
+    @pytest.mark.parametrize(("held", "rate", "needed"), [(4, 8.0, 1), (1, 88.0, 3)])
+    def test_beside_an_operator_target_the_others_get_what_their_rate_needs(self, held, rate, needed):
+        # 88/s and 50/s of each: 2.2 instances at a load of 0.8
+        asked = policy(latency_target_seconds=None, operator_targets={"b": 0.3}, utilisation=0.8)
+        answer = asked.propose(
+            Pipeline({"a": 50.0, "b": 55.0}, {"a": held, "b": 2}, unbounded=True).run(rate)
+        )
         assert isinstance(answer, Scale)
-        assert answer.parallelism == {"source": 1, "a": 4, "b": 3}
+        assert answer.parallelism["a"] == needed
+
+    def test_an_operator_target_sizes_that_operator(self):
+        asked = policy(latency_target_seconds=None, operator_targets={"b": 0.3})
+        answer = asked.propose(Pipeline({"a": 50.0, "b": 5.0}, {"a": 1, "b": 2}).run(8.0))
+        assert isinstance(answer, Scale)
+        assert answer.parallelism == {"source": 1, "a": 1, "b": 3}
 
     def test_an_operator_target_that_cannot_be_met_is_reported(self):
         asked = policy(latency_target_seconds=None, operator_targets={"b": 0.3}, max_instances=2)

@@ -15,6 +15,10 @@ from tests.pipeline.virtual_pipeline import VirtualPipeline, word_count
 HELD = {"split": 2, "count": 1}
 
 
+def offered(reading):
+    return {"split": {"sentences": reading}}
+
+
 def a_batch(function, end, records, written, useful, parallelism, dead=0.0):
     work = tuple(
         InstanceWork(n, records / parallelism, written / parallelism, dead / parallelism, useful)
@@ -25,7 +29,7 @@ def a_batch(function, end, records, written, useful, parallelism, dead=0.0):
 
 def started():
     monitor = Monitor("words", word_count().layout())
-    first = monitor.observe(0.0, HELD, {"split": Reading(100.0, 0.0)})
+    first = monitor.observe(0.0, HELD, offered(Reading(100.0, 0.0)))
     assert isinstance(first, NotReady)
     return monitor
 
@@ -34,7 +38,7 @@ def test_rates_of_a_window_are_those_of_its_batches():
     monitor = started()
     monitor.finished(a_batch("split", 5, 400, 8000, 4.0, 2, dead=3))
     monitor.finished(a_batch("count", 9, 6000, 60, 6.0, 1))
-    window = monitor.observe(10.0, HELD, {"split": Reading(50.0, 120.0)})
+    window = monitor.observe(10.0, HELD, offered(Reading(50.0, 120.0)))
     assert window.execution is Execution.PER_OPERATOR
     assert window.parallelism == HELD
     (query,) = window.queries
@@ -64,7 +68,7 @@ def test_the_backlog_stands_before_the_function_that_reads_the_topic():
     monitor = started()
     monitor.finished(a_batch("split", 5, 400, 8000, 1.0, 2))
     monitor.finished(a_batch("count", 9, 8000, 60, 9.5, 1))
-    window = monitor.observe(10.0, HELD, {"split": Reading(50.0, 300.0)})
+    window = monitor.observe(10.0, HELD, offered(Reading(50.0, 300.0)))
     units = {unit.name: unit for unit in UnitReader().read(window)}
     assert (units["split"].backlog, units["count"].backlog) == (300.0, 0.0)
 
@@ -72,10 +76,10 @@ def test_the_backlog_stands_before_the_function_that_reads_the_topic():
 def test_a_window_goes_on_until_a_function_that_is_waited_for_has_ended_a_batch():
     monitor = started()
     monitor.finished(a_batch("split", 5, 400, 8000, 4.0, 2))
-    waiting = monitor.observe(10.0, HELD, {"split": Reading(50.0, 0.0)})
+    waiting = monitor.observe(10.0, HELD, offered(Reading(50.0, 0.0)))
     assert isinstance(waiting, NotReady) and "'count'" in waiting.reason
     monitor.finished(a_batch("count", 14, 8000, 60, 6.0, 1))
-    window = monitor.observe(20.0, HELD, {"split": Reading(50.0, 0.0)})
+    window = monitor.observe(20.0, HELD, offered(Reading(50.0, 0.0)))
     assert (window.start, window.end) == (0.0, 20.0)
     assert window.queries[0].metrics.records_in.max() == pytest.approx(8000)
 
@@ -83,13 +87,13 @@ def test_a_window_goes_on_until_a_function_that_is_waited_for_has_ended_a_batch(
 def test_batches_at_another_parallelism_do_not_count():
     monitor = started()
     monitor.finished(a_batch("split", 5, 400, 8000, 4.0, 1))
-    seen = monitor.observe(10.0, HELD, {"split": Reading(50.0, 7.0)})
+    seen = monitor.observe(10.0, HELD, offered(Reading(50.0, 7.0)))
     assert isinstance(seen, NotReady) and "'split' at 2 instances" in seen.reason
 
 
 def test_an_unknown_rate_from_outside_is_not_guessed():
     monitor = started()
-    seen = monitor.observe(10.0, HELD, {"split": Reading(float("nan"), 0.0)})
+    seen = monitor.observe(10.0, HELD, offered(Reading(float("nan"), 0.0)))
     assert isinstance(seen, NotReady) and "'sentences'" in seen.reason
 
 
@@ -97,7 +101,7 @@ def test_what_waited_before_the_monitor_began_is_no_negative_backlog():
     monitor = started()
     monitor.finished(a_batch("split", 5, 400, 100, 4.0, 2))
     monitor.finished(a_batch("count", 9, 900, 60, 6.0, 1))
-    window = monitor.observe(10.0, HELD, {"split": Reading(50.0, 0.0)})
+    window = monitor.observe(10.0, HELD, offered(Reading(50.0, 0.0)))
     assert window.queries[0].sources["count"].backlog_records == 0.0
 
 

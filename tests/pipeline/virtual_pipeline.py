@@ -61,7 +61,7 @@ class VirtualPipeline:
 
     def observe(self, now):
         return self.monitor.observe(
-            now, self.board.wanted(), {"split": Reading(self.rate, self.waiting["split"])}
+            now, self.board.wanted(), {"split": {"sentences": Reading(self.rate, self.waiting["split"])}}
         )
 
     def pass_batch(self):
