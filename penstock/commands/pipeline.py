@@ -138,17 +138,34 @@ def draw(
     joined = {
         name: {"reads": list(layout.reads[name]), "writes": layout.writes[name]} for name in layout.functions
     }
-    answer({"pipeline": seen["pipeline"], "functions": joined}, as_json, _shown(layout, seen))
+    answer({"pipeline": seen["pipeline"], "functions": joined}, as_json, _drawn(layout, seen))
+
+
+def _drawn(layout: Layout, seen: dict[str, Any]) -> Any:
+    from penstock.pipeline.drawing import complaints
+    from penstock.pipeline.graph_text import tree
+
+    wrong = complaints(seen["functions"])
+    if wrong is not None:
+        wrong.stylize("red")
+    return _told(seen, tree(layout, seen["functions"], seen["pipeline"]), *([wrong] if wrong else []))
 
 
 def _shown(layout: Layout, seen: dict[str, Any]) -> Any:
+    from penstock.pipeline.drawing import table
+
+    return _told(seen, table(layout, seen["functions"], seen["pipeline"]))
+
+
+def _told(seen: dict[str, Any], *parts: Any) -> Any:
+    """What is shown, and below it what the controller said last."""
     from rich.console import Group
     from rich.text import Text
 
-    from penstock.pipeline.drawing import last_decision, table
+    from penstock.pipeline.drawing import last_decision
 
-    shown, said = table(layout, seen["functions"], seen["pipeline"]), last_decision(seen)
-    return shown if said is None else Group(shown, Text(said, style="dim"))
+    said = last_decision(seen)
+    return Group(*parts, *([Text(said, style="dim")] if said is not None else []))
 
 
 def _layout_of(seen: dict[str, Any]) -> Layout:

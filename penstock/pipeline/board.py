@@ -65,7 +65,7 @@ class Board:
                 return self._wanted[function]
             if function in self._fixed and size != self._wanted[function]:
                 raise BadInput(f"{function!r} is not scaled: it has {self._wanted[function]}, and keeps that")
-            if not least <= size <= most:
+            if isinstance(size, bool) or not isinstance(size, int) or not least <= size <= most:
                 raise BadInput(f"{function!r} may have {least} to {most} instances, not {size}")
             self._pinned[function] = self._wanted[function] = size
             return size

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.durations import parse_duration
 from penstock.errors import BadInput
 from penstock.pipeline.layout import Layout, laid_out
+from penstock.pipeline.options import limits, named, seconds, several, text, topic_named, written_topic
 from penstock.pipeline.topics import Location, Stream, Topic
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 MOST_PARALLELISM = 64
 """Where no limits are given a function may have up to so many instances."""
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
@@ -66,7 +65,7 @@ class Pipeline:
     """Functions joined by topics; `topics` says where those lie that do not say it themselves."""
 
     def __init__(self, name: str, topics: Location | None = None) -> None:
-        self.name = _named("pipeline", name)
+        self.name = named("pipeline", name)
         self.location = topics
         self.functions: dict[str, Function] = {}
         self._topics: dict[str, Topic] = {}
@@ -75,8 +74,13 @@ class Pipeline:
         """Declare a topic: its schema, which every topic needs that no function writes, and its place."""
         if name in self._topics:
             raise BadInput(f"{self.name}: topic {name!r} is declared twice")
-        self._topics[name] = Topic(_named("topic", name), schema, at)
-        return self._topics[name]
+        declared = Topic(topic_named("topic", name), text(f"topic {name!r}", "schema", schema), at)
+        self._topics[name] = declared
+        return declared
+
+    def assume(self, topic: str, schema: str) -> None:
+        """Give a topic a schema that was not written down, but found."""
+        self._topics[topic] = replace(self._topics.get(topic, Topic(topic)), schema=schema)
 
     def function(self, *, name: str | None = None, **options: Any) -> Callable[[Call], Call]:
         """Make a function of the pipeline; `add` says what can be given."""
@@ -109,18 +113,18 @@ class Pipeline:
         key) makes it a keyed stateful one; `key` alone brings records of one key to one instance, and
         `order` sorts them there by a column. `timeout` bounds one call.
         """
-        called, kept = _named("function", name or str(getattr(call, "__name__", ""))), _names(key)
-        if called in self.functions:
-            raise BadInput(f"{self.name}: function {called!r} is defined twice")
-        if not _names(reads):
-            raise BadInput(f"{self.name}: function {called!r} reads no topic")
-        if order and not kept:
-            raise BadInput(f"function {called!r}: order needs a key, for records are ordered within one")
-        least, most = _limits(called, parallelism)
-        kind, target = _takes(called, takes, state, kept), _seconds(called, "latency_target", latency_target)
+        called = named("function", name or str(getattr(call, "__name__", "")))
+        place = f"function {called!r}"
+        topics, written = self._joined(called, reads, writes)
+        kept, ordered = several(place, "key", key), text(place, "order", order)
+        if ordered and not kept:
+            raise BadInput(f"{place}: order needs a key, for records are ordered within one")
+        least, most = limits(place, parallelism)
+        kind = _takes(place, takes, text(place, "state", state), kept)
+        target, bound = seconds(place, "latency_target", latency_target), seconds(place, "timeout", timeout)
         function = Function(
-            called, call, _names(reads), writes, kind, least, most, target, schema, kept, state, order,
-            _seconds(called, "timeout", timeout),
+            called, call, topics, written, kind, least, most, target, text(place, "schema", schema), kept,
+            state, ordered, bound,
         )  # fmt: skip
         self.functions[called] = function
         return function
@@ -129,11 +133,20 @@ class Pipeline:
         self, name: str, query: Any, *, reads: str | tuple[str, ...] | list[str], writes: str | None = None
     ) -> Function:
         """Register a streaming query that runs already: it is watched as one instance, and never changed."""
-        if name in self.functions:
-            raise BadInput(f"{self.name}: function {name!r} is defined twice")
-        function = Function(_named("function", name), query, _names(reads), writes, Takes.QUERY, 1, 1)
+        topics, written = self._joined(named("function", name), reads, writes)
+        function = Function(name, query, topics, written, Takes.QUERY, 1, 1)
         self.functions[name] = function
         return function
+
+    def _joined(self, name: str, reads: object, writes: object) -> tuple[tuple[str, ...], str | None]:
+        """The topics of a new function, as it reads and writes them."""
+        if name in self.functions:
+            raise BadInput(f"{self.name}: function {name!r} is defined twice")
+        place = f"{self.name}: function {name!r}"
+        topics = tuple(topic_named(f"{place} reads", one) for one in several(place, "reads", reads))
+        if not topics:
+            raise BadInput(f"{place} reads no topic")
+        return topics, written_topic(f"{place} writes", writes)
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -172,7 +185,9 @@ class Pipeline:
             return  # what a query that runs already reads and writes is its own affair
         place = topic.at or self.location
         if place is None:
-            raise BadInput(f"{self.name}: topic {name!r} has no place; give topics=files(...) or kafka(...)")
+            raise BadInput(
+                f"{self.name}: topic {name!r} has no place; give topics=files(...) or kafka(...), in YAML at:"
+            )
         written = [one for one in self.functions.values() if one.writes == name]
         if isinstance(place, Stream):
             if written:
@@ -212,44 +227,14 @@ def _check_topics(pipeline: Pipeline, declared: frozenset[str]) -> None:
             raise BadInput(f"{pipeline.name}: {name!r} is the name of a function and of a topic")
 
 
-def _named(kind: str, name: str) -> str:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise BadInput(
-            f"{kind}: {name!r} is not a name of letters, digits, - and _ that starts with a letter"
-        )
-    return name
-
-
-def _names(given: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _limits(name: str, given: int | tuple[int, int]) -> tuple[int, int]:
-    pair = (given, given) if isinstance(given, int) else tuple(given)
-    whole = len(pair) == 2 and all(isinstance(one, int) and not isinstance(one, bool) for one in pair)
-    if not whole or not 1 <= pair[0] <= pair[1]:
-        raise BadInput(
-            f"function {name!r}: parallelism {given!r} is not a number or (least, most), from 1 on"
-        )
-    return pair[0], pair[1]
-
-
-def _seconds(name: str, option: str, given: object) -> float | None:
-    try:
-        seconds = None if given is None else parse_duration(given)
-    except ValueError as error:
-        raise BadInput(f"function {name!r}: {option}: {error}") from None
-    if seconds is not None and seconds <= 0:
-        raise BadInput(f"function {name!r}: {option} is {given!r}, not above 0")
-    return seconds
-
-
-def _takes(name: str, given: str | None, state: str | None, key: tuple[str, ...]) -> Takes:
+def _takes(place: str, given: str | None, state: str | None, key: tuple[str, ...]) -> Takes:
     known = [one.value for one in Takes if one is not Takes.QUERY]
     if given is not None and given not in known:
-        raise BadInput(f"function {name!r}: takes {given!r}, not one of {', '.join(known)}")
+        raise BadInput(f"{place}: takes {given!r}, not one of {', '.join(known)}")
     if (state is not None or given == Takes.KEYED.value) and not (state and key):
-        raise BadInput(f"function {name!r}: a keyed stateful function needs both key and state")
+        raise BadInput(f"{place}: a keyed stateful function needs both key and state")
+    if state is not None and given not in (None, Takes.KEYED.value):
+        raise BadInput(f"{place}: takes {given!r}, but with state it is called with keys")
     if state is not None:
         return Takes.KEYED
     return Takes(given) if given else Takes.PANDAS

@@ -16,6 +16,8 @@ Figures = Mapping[str, Mapping[str, Any]]
 """Function → its figures as the status has them; empty for a pipeline that does not run."""
 
 GAP, ROW, LEAST_WIDTH, HEIGHT, MARGIN, LANE = 44, 84, 150, 58, 24, 14
+LONG_BATCH_SECONDS = 120.0
+"""A batch that takes longer may be one call that hangs, and is told of."""
 CHARACTER = 7.3
 """Pixels of a letter of a name, rather too many than too few."""
 _STYLE = (
@@ -31,9 +33,7 @@ _ARROW = (
 
 def table(layout: Layout, figures: Figures, title: str) -> Table:
     """One line a function, in the order in which records pass them; figures only where it runs."""
-    shown = Table(
-        title=title, box=None, header_style="dim", caption=_complaints(figures), caption_style="red"
-    )
+    shown = Table(title=title, box=None, header_style="dim", caption=complaints(figures), caption_style="red")
     shown.add_column("function", no_wrap=True)
     shown.add_column("reads → writes")
     runs = any(one.get("parallelism") for one in figures.values())
@@ -66,13 +66,18 @@ def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _complaints(figures: Figures) -> Text | None:
-    """What has failed, and what was broken off and is being started again."""
+def complaints(figures: Figures) -> Text | None:
+    """What has failed, what was broken off and is being started again, and what may hang."""
     said = [f"{name} has failed: {one['error']}" for name, one in figures.items() if one.get("error")]
     said += [
         f"{name} is started again: {one['trouble']}"
         for name, one in figures.items()
         if one.get("trouble") and not one.get("error")
+    ]
+    said += [
+        f"{name} has been at one batch for {one['at_batch_seconds']:.0f} s"
+        for name, one in figures.items()
+        if (one.get("at_batch_seconds") or 0.0) > LONG_BATCH_SECONDS
     ]
     return Text("\n".join(said)) if said else None
 
@@ -164,7 +169,7 @@ def _boxes(
         said = f"<title>{escape(str(one['error']))}</title>" if one.get("error") else ""
         box = f'class="{kind}" x="{x}" y="{y}" width="{width}" height="{HEIGHT}" rx="{corner}"'
         yield f"<rect {box}>{said}</rect>"
-        texts = _function_texts(name, one) if is_function else _topic_texts(layout, figures, name)
+        texts = function_texts(name, one) if is_function else topic_texts(layout, figures, name)
         for number, (style, text) in enumerate(texts):
             yield f'<text class="{style}" x="{x + 12}" y="{y + 19 + 15 * number}">{escape(text)}</text>'
 
@@ -174,7 +179,8 @@ def _heading(name: str, one: Mapping[str, Any]) -> str:
     return f"{name}{size}{' pinned' if one.get('pinned') else ''}"
 
 
-def _function_texts(name: str, one: Mapping[str, Any]) -> list[tuple[str, str]]:
+def function_texts(name: str, one: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The lines of a function, each with its style: name and instances, then figures where it runs."""
     heading = _heading(name, one)
     if not one.get("parallelism"):
         return [("n", heading)]
@@ -184,7 +190,8 @@ def _function_texts(name: str, one: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("n", heading), ("s", served), ("s", waiting)]
 
 
-def _topic_texts(layout: Layout, figures: Figures, topic: str) -> list[tuple[str, str]]:
+def topic_texts(layout: Layout, figures: Figures, topic: str) -> list[tuple[str, str]]:
+    """The lines of a topic: its name, and what is written to it, or comes from outside."""
     written = [figures.get(one, {}).get("written_per_second") for one in layout.writers(topic)]
     read = [figures.get(one, {}).get("arrival_per_second") for one in layout.readers(topic)]
     rates = [rate for rate in (written or read) if rate is not None]

@@ -40,11 +40,11 @@ class KeyedServer:
 
     def _try(
         self, key: tuple[Any, ...], frame: Any, state: State | None, served: Served
-    ) -> tuple[State | None, Exception | None]:
+    ) -> tuple[State | None, BaseException | None]:
         try:
             with time_limit(self.timeout):
                 result, after = self.call(key, frame, state)
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             return state, problem
         if self.schema is not None and result is not None:
             served.tables.append(conformed(self.function, result, self.schema))

@@ -1,9 +1,9 @@
 """How a function is called on a worker: batch by batch, and record by record around those that fail.
 
-A record that makes the function raise, or run longer than its timeout, becomes a dead letter; all others are
-served. Such a record is found by halving the batch, so a function may be called again with records that it
-has seen. What it returns must have the topic's columns: a wrong schema is the function's mistake, not the
-record's, and is raised.
+A record that makes the function raise, exit, or run longer than its timeout, becomes a dead letter; all
+others are served. Such a record is found by halving the batch, so a function may be called again with records
+that it has seen. What it returns must have the topic's columns: a wrong schema is the function's mistake, not
+the record's, and is raised.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Server:
         try:
             with time_limit(self.timeout):
                 result = self.call(batch if self.arrow else batch.to_pandas())
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             if len(batch) > 1:
                 half = len(batch) // 2
                 self._serve(batch.slice(0, half), served)
@@ -82,7 +82,7 @@ class Server:
 
 def conformed(function: str, result: Any, schema: pa.Schema) -> pa.Table:
     """The result with exactly the columns and types of the schema; WrongSchema names function and column."""
-    table = _table(function, result)
+    table = as_table(function, result)
     unknown = [name for name in table.column_names if name not in schema.names]
     missing = [name for name in schema.names if name not in table.column_names]
     if missing:
@@ -95,14 +95,16 @@ def conformed(function: str, result: Any, schema: pa.Schema) -> pa.Table:
 def _column(function: str, table: pa.Table, wanted: pa.Field) -> pa.ChunkedArray:
     column = table.column(wanted.name)
     try:
-        return column.cast(wanted.type)
+        # pandas counts nanoseconds and Spark microseconds: what is finer is cut off, and no mistake
+        return column.cast(wanted.type, safe=not pa.types.is_timestamp(wanted.type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         raise WrongSchema(
             f"function {function!r} returned {column.type} in column {wanted.name!r}, not {wanted.type}"
         ) from None
 
 
-def _table(function: str, result: Any) -> pa.Table:
+def as_table(function: str, result: Any) -> pa.Table:
+    """What a function returned, as Arrow; WrongSchema if it is no batch of records."""
     if isinstance(result, pa.Table):
         return result
     if isinstance(result, pa.RecordBatch):

@@ -53,6 +53,18 @@ def check_columns(pipeline: str, function: Function, schemas: Schemas) -> None:
             raise BadInput(f"{place} reads {read[0][0]!r} and {topic!r} together, whose columns differ")
 
 
+def check_start(pipeline: Pipeline, sizes: Mapping[str, int]) -> None:
+    """Sizes to begin with are those of functions, within what each may have."""
+    for name, size in sizes.items():
+        function = pipeline.functions.get(name)
+        if function is None:
+            raise BadInput(f"start_at: no function {name!r}; there are {', '.join(pipeline.functions)}")
+        if isinstance(size, bool) or not isinstance(size, int) or not function.least <= size <= function.most:
+            raise BadInput(
+                f"start_at: {name!r} may have {function.least} to {function.most} instances, not {size!r}"
+            )
+
+
 def _check_dead_letters(pipeline: Pipeline) -> None:
     """A function that writes nothing needs a place for its dead letters all the same."""
     for one in pipeline.functions.values():

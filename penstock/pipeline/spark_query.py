@@ -72,6 +72,7 @@ class FunctionQuery:
         self._query: StreamingQuery | None = None
         self._place: tuple[str, float] = ("", 0.0)
         self._trouble: str | None = None
+        self._batch_since: float | None = None
         self._started = threading.Event()
         self._stopping = False
         self._at_boundary = threading.Event()
@@ -142,6 +143,11 @@ class FunctionQuery:
         """What broke the query off, for as long as no batch has ended since."""
         return self._trouble
 
+    def at_batch_seconds(self, now: float) -> float | None:
+        """For how long the batch under way has been; a call that hangs shows here."""
+        since = self._batch_since
+        return None if since is None else max(0.0, now - since)
+
     def mend(self, now: float) -> None:
         """Start a query again that Spark or a broker has broken off, from its checkpoint."""
         if self._query is None or self._stopping or self.error is not None:
@@ -195,6 +201,7 @@ class FunctionQuery:
             self._await_stop()
             raise ActionFailed(_ORDERLY_END)  # the batch is for the next run
         parallelism, start = self._board.begin_batch(self.function.name), time.time()
+        self._batch_since = start
         try:
             self._work.value = {}
             self._perform(batch, batch_id, parallelism)
@@ -208,6 +215,7 @@ class FunctionQuery:
             self._blame(problem)
             raise
         finally:
+            self._batch_since = None
             self._board.end_batch(self.function.name)
 
     def _blame(self, problem: Exception) -> None:

@@ -32,10 +32,11 @@ from penstock.pipeline.leader import Leadership, LeaseKeeper, close_left_open
 from penstock.pipeline.limits import Limits, WithinLimits
 from penstock.pipeline.monitor import Monitor
 from penstock.pipeline.sizes import SizeMemory
-from penstock.pipeline.spark_checks import check_all
+from penstock.pipeline.spark_checks import check_all, check_start
 from penstock.pipeline.spark_existing import ExistingQuery
 from penstock.pipeline.spark_query import FunctionQuery
 from penstock.pipeline.spark_readings import OutsideReadings
+from penstock.pipeline.spark_schemas import SparkLooker, complete
 from penstock.pipeline.spark_term import PipelineSource, Queries, Term
 from penstock.pipeline.state_moves import StateSpreader
 from penstock.pipeline.topics import Files
@@ -89,11 +90,13 @@ def run(  # noqa: PLR0913
     takes over when that one has given no sign for as long as `lease`.
     """
     check_supported(spark)
+    complete(pipeline, SparkLooker(spark))
     pipeline.check()
     effective = _settings(pipeline, spark, policy, settings)
     make_policy(effective)
     period, places, patience = _period(trigger), _checkpoints(pipeline, checkpoints), _lease(lease)
     check_all(pipeline, spark)
+    check_start(pipeline, start_at or {})
     bounds = _executor_limits(executors)
     obstacle = can_change_executors(spark) if bounds and effective.mode != "observe" else None
     if obstacle is not None:

@@ -91,8 +91,8 @@ class Term:
         return self._monitor.batches(function)
 
     def failures(self) -> list[str]:
-        """Why functions no longer run."""
-        return [why for query in self.queries.values() if (why := query.failure())]
+        """Why functions no longer run, each with its name."""
+        return [f"{name}: {why}" for name, query in self.queries.items() if (why := query.failure())]
 
     def decisions(self) -> list[dict[str, Any]]:
         """What was decided lately."""
@@ -112,6 +112,9 @@ class Term:
             **(asdict(figures) if figures is not None else self._monitor.served(name)),
             "restarts": query.mending.restarts if isinstance(query, FunctionQuery) else 0,
             "trouble": query.trouble() if isinstance(query, FunctionQuery) else None,
+            "at_batch_seconds": (
+                query.at_batch_seconds(time.time()) if isinstance(query, FunctionQuery) else None
+            ),
             "error": query.failure(),
         }
 

@@ -14,12 +14,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from penstock.pipeline.options import DEAD_LETTERS
 from penstock.pipeline.serving import DEAD, ERROR, OUTCOME, RECORD, SERVED
 from penstock.pipeline.topics import Files, Kafka, Location, Stream, Topic
 
-DEAD_LETTERS = "{}.dead"
-"""The topic of a function's dead letters; a topic of the user has no dot in its name."""
-DEAD_SCHEMA = "function string, record string, error string"
+KEY_SEPARATOR = "\u0001"
+"""Between the columns of the key of a Kafka record."""
 
 _OLDER_WAYS = ("spark.sql.sources.useV1SourceList", "avro,csv,json,orc,parquet,text")
 """Spark's own list without Kafka.
@@ -108,7 +108,9 @@ def _to_kafka(outcome: DataFrame, target: Written, place: Kafka) -> None:
     served = sf.to_json(sf.struct(*columns)) if columns else sf.lit(None).cast("string")
     dead_topic = place.prefix + DEAD_LETTERS.format(target.function)
     topic = sf.when(is_dead, dead_topic).otherwise(f"{place.prefix}{target.topic}")
-    key = sf.concat_ws("\u0001", *(sf.col(name).cast("string") for name in target.key if name in columns))
+    # without a key there is none: an empty one would bring all records to one partition
+    keys = [sf.col(name).cast("string") for name in target.key if name in columns]
+    key = sf.when(~is_dead, sf.concat_ws(KEY_SEPARATOR, *keys)) if keys else sf.lit(None).cast("string")
     rows = outcome if target.topic is not None else outcome.where(is_dead)
     rows = rows.select(
         topic.alias("topic"), key.alias("key"), sf.when(is_dead, letter).otherwise(served).alias("value")

@@ -48,13 +48,33 @@ def load_pipeline(path: Path) -> Pipeline:
 
 def _parsed(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        _check_keys(path, yaml.compose(text, Loader=yaml.SafeLoader))
+        return yaml.safe_load(text)
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}:" if mark is not None else ""
         raise BadInput(f"{path}:{line} not YAML: {getattr(error, 'problem', None) or error}") from None
+    except (ValueError, RecursionError) as error:
+        # YAML itself takes 2024-99-99 for a date, and fails on it with a bare ValueError
+        raise BadInput(f"{path}: not YAML: {error}") from None
+
+
+def _check_keys(path: Path, node: Any) -> None:
+    """YAML would keep the last of two functions with one name, and say nothing."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, _ in node.value:
+            name = str(key.value)
+            if name in seen:
+                raise BadInput(f"{path}: line {key.start_mark.line + 1}: {name!r} is there twice")
+            seen.add(name)
+    children = node.value if isinstance(node, yaml.CollectionNode) else ()
+    for child in children:
+        for one in child if isinstance(child, tuple) else (child,):
+            _check_keys(path, one)
 
 
 def _mapping(place: str, value: Any, known: tuple[str, ...] | None = None) -> Mapping[str, Any]:
@@ -80,6 +100,8 @@ def _place(place: str, value: Any, beside: Path) -> Location:
         return kafka(main, **written) if kinds[0] == "kafka" else stream(main, **written)
     except TypeError:
         raise BadInput(f"{place}: unknown option in {', '.join(written)} of {kinds[0]}") from None
+    except BadInput as error:
+        raise BadInput(f"{place}: {error}") from None
 
 
 def _add_topics(pipeline: Pipeline, place: str, value: Any, beside: Path) -> None:

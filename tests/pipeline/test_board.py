@@ -43,6 +43,8 @@ def test_a_pin_is_checked():
         board.pin("x", 1)
     with pytest.raises(BadInput, match="'g' may have 2 to 4 instances, not 5"):
         board.pin("g", 5)
+    with pytest.raises(BadInput, match=r"'g' may have 2 to 4 instances, not 2\.5"):
+        board.pin("g", 2.5)
     with pytest.raises(BadInput, match="'s' is not scaled: it has 3"):
         board.pin("s", 2)
 

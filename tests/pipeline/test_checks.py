@@ -5,7 +5,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 from penstock.errors import BadInput
 from penstock.pipeline import Pipeline, files
-from penstock.pipeline.spark_checks import check_columns
+from penstock.pipeline.spark_checks import check_columns, check_start
 
 SCHEMAS = {
     "a": StructType().add("number", LongType()).add("text", StringType()),
@@ -37,4 +37,21 @@ def test_columns_that_are_there_are_fine_whatever_their_order():
 def test_a_column_that_is_not_there_is_named_with_its_function(options, said):
     with pytest.raises(BadInput) as caught:
         check_columns("p", function(**options), SCHEMAS)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ({"g": 1}, "start_at: no function 'g'; there are f"),
+        ({"f": 5}, "start_at: 'f' may have 1 to 4 instances, not 5"),
+        ({"f": "2"}, "start_at: 'f' may have 1 to 4 instances, not '2'"),
+    ],
+)
+def test_sizes_to_begin_with_are_checked(sizes, said):
+    pipeline = Pipeline("p", topics=files("t"))
+    pipeline.add(len, name="f", reads="a", parallelism=(1, 4))
+    check_start(pipeline, {"f": 4})
+    with pytest.raises(BadInput) as caught:
+        check_start(pipeline, sizes)
     assert said in str(caught.value)

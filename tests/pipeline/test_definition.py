@@ -58,6 +58,15 @@ def test_fan_in_and_several_topics_share_one_edge_each():
     assert set(layout.graph.edges) == {("a", "f"), ("b", "g"), ("f", "h"), ("g", "h"), ("a", "h")}
 
 
+def test_topics_may_be_named_as_kafka_names_them():
+    pipeline = Pipeline("orders", topics=kafka("host:9092"))
+    pipeline.topic("orders.v1", schema="number bigint")
+    pipeline.add(len, name="copy", reads="orders.v1", writes="2024.copies", schema="number bigint")
+    pipeline.topic("copy.dead", schema="function string, record string, error string")
+    pipeline.add(len, name="mend", reads="copy.dead")
+    assert pipeline.check().sources == ("orders.v1", "copy.dead")
+
+
 def broken(**changes):
     def make():
         pipeline = Pipeline("p", topics=changes.pop("topics", files("t")))
@@ -83,6 +92,14 @@ def broken(**changes):
         (broken(takes="lists"), "function 'f': takes 'lists', not one of pandas, arrow"),
         (broken(order="x"), "function 'f': order needs a key"),
         (broken(state="n int"), "function 'f': a keyed stateful function needs both key and state"),
+        (broken(state="n int", key="x", takes="arrow"), "function 'f': takes 'arrow', but with state"),
+        (broken(reads=["a", "a"]), "p: function 'f': reads names 'a' twice"),
+        (broken(reads=5), "p: function 'f': reads is 5, not a name or a list of names"),
+        (broken(writes="../b"), "p: function 'f' writes: '../b' is not a topic's name"),
+        (broken(writes="a.dead"), "p: function 'f' writes: 'a.dead' is a name for dead letters"),
+        (broken(parallelism=None), "function 'f': parallelism None"),
+        (broken(schema=5), "function 'f': schema is 5, not a text"),
+        (broken(key=[3]), "function 'f': key is [3], not a name or a list of names"),
         (broken(topics=stream("rate")), "function 'f' writes topic 'b', which is only read"),
         (Pipeline("p").check, "p: the pipeline has no functions"),
         (lambda: kafka("host:1", records_per_batch=0), "records_per_batch is 0"),
@@ -160,6 +177,10 @@ def test_a_yaml_file_says_the_same(tmp_path):
         ("functions:", "function:", "thumbnails.yaml: unknown key 'function'"),
         ("reads: [small], ", "", "functions.recognise: the key reads is missing"),
         ("    name: thumbnails", "    name: [", "thumbnails.yaml: line"),
+        ("      recognise:", "      resize:", "thumbnails.yaml: line 9: 'resize' is there twice"),
+        ("files_per_batch: 4", "files_per_batch: few", "thumbnails.yaml: at: files_per_batch is 'few'"),
+        ("reads: images", "reads: 5", "functions.resize: thumbnails: function 'resize': reads is 5"),
+        ("name: thumbnails", "name: 2024-99-99", "thumbnails.yaml: not YAML"),
     ],
 )
 def test_a_mistake_in_yaml_names_file_and_key(tmp_path, old, new, said):

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 from rich.console import Console
 
 from penstock.pipeline.drawing import last_decision, svg, table
+from penstock.pipeline.graph_text import tree
 from tests.pipeline.test_definition import thumbnails
 
 FIGURES = {
@@ -59,10 +60,37 @@ def test_boxes_do_not_overlap():
     assert len(set(places)) == len(places)
 
 
-def printed(figures, width=140):
+def on_terminal(shown, width=140):
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
-    console.print(table(thumbnails().layout(), figures, "thumbnails"))
+    console.print(shown)
     return console.export_text()
+
+
+def printed(figures, width=140):
+    return on_terminal(table(thumbnails().layout(), figures, "thumbnails"), width)
+
+
+def test_the_terminal_draws_the_graph_from_the_outside_topics_on():
+    figures = {**FIGURES, "store": {"parallelism": 2, "observed_per_second": 120.0, "busy_ratio": 0.4}}
+    shown = on_terminal(tree(thumbnails().layout(), figures, "thumbnails"), width=80)
+    assert [line.rstrip() for line in shown.splitlines()] == [
+        "thumbnails",
+        "└── images  120/s",
+        "    ├── ▸ resize ×3 pinned  118/s, busy 82%, backlog 4,321, 2 dead",
+        "    │   └── small  118/s",
+        "    │       └── ▸ recognise ×5  -/s, busy -, failed",
+        "    │           └── objects",
+        "    └── ▸ store ×2  120/s, busy 40%, backlog -",
+        "        └── stored",
+    ]
+
+
+def test_where_ways_meet_the_graph_goes_on_once():
+    pipeline = thumbnails()
+    pipeline.add(len, name="archive", reads=["stored", "objects"], writes="archived", schema="x int")
+    shown = on_terminal(tree(pipeline.layout(), {}, "thumbnails"))
+    assert (shown.count("▸ archive"), shown.count("archive  as above")) == (2, 1)
+    assert shown.count("archived") == 1
 
 
 def test_the_terminal_shows_rates_backlog_and_parallelism():
@@ -75,6 +103,12 @@ def test_the_terminal_shows_what_is_started_again_and_no_figures_of_what_does_no
     again = {"resize": {"parallelism": 1, "trouble": "the broker is away"}, "store": {}, "recognise": {}}
     assert "resize is started again: the broker is away" in printed(again)
     assert "backlog" not in printed({}) and "images → small" in printed({})
+
+
+def test_the_terminal_tells_of_a_batch_that_does_not_end():
+    figures = {"resize": {"parallelism": 1, "at_batch_seconds": 300.4}, "store": {}, "recognise": {}}
+    assert "resize has been at one batch for 300 s" in printed(figures)
+    assert "one batch" not in printed({**figures, "resize": {"parallelism": 1, "at_batch_seconds": 3.0}})
 
 
 def test_a_line_of_the_table_fits_a_narrow_terminal():

@@ -89,6 +89,27 @@ def test_a_wrong_schema_names_function_and_column(result, said):
     assert said in str(caught.value)
 
 
+def test_a_record_that_ends_the_process_becomes_a_dead_letter():
+    def leaving(frame):
+        if (frame["number"] == 3).any():
+            raise SystemExit(7)
+        return halve(frame)
+
+    served = server(leaving).serve(batch([1, 3, 4]))
+    assert [one.error for one in served.dead] == ["SystemExit: 7"]
+    keyed = KeyedServer("leave", lambda *_: leaving(pd.DataFrame({"number": [3]})), None)
+    assert [one.error for one in keyed.serve(("a",), pd.DataFrame({"number": [1]}), None)[0].dead] == [
+        "SystemExit: 7"
+    ]
+
+
+def test_times_that_are_finer_than_spark_counts_are_cut_off():
+    schema = pa.schema([("at", pa.timestamp("us", tz="UTC"))])
+    moments = pd.DataFrame({"at": pd.to_datetime([1_700_000_000_000_001_234], unit="ns", utc=True)})
+    (table,) = server(lambda _frame: moments, schema=schema).serve(batch([1])).tables
+    assert table.column("at").cast(pa.int64()).to_pylist() == [1_700_000_000_000_001]
+
+
 def test_a_record_that_hangs_becomes_a_dead_letter():
     def stuck(frame):
         if (frame["number"] == 3).any():

@@ -86,3 +86,16 @@ def test_where_executors_follow_they_do_so_from_the_start_on(virtual, kept):
     (action,) = virtual.record.records
     assert dict(action.planned) == {"split": 1, "count": 1}
     assert action.reason == "executors follow the sum of instances"
+
+
+class Ended:
+    """A query of the user that has ended."""
+
+    def failure(self):
+        return "the query has ended"
+
+
+def test_what_no_longer_runs_is_named(virtual, kept):
+    parts = virtual.board, virtual.monitor, virtual.loop, SizeMemory(kept, "words")
+    term = Term(word_count(), {"archive": Ended()}, *parts)
+    assert term.failures() == ["archive: the query has ended"]
