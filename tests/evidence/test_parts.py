@@ -35,13 +35,14 @@ def test_the_chosen_size_is_the_least_that_keeps_up():
     assert set(verdicts(accuracy(True, lambda _: None)).values()) == {Verdict.REPRODUCED}
 
 
-def test_figure_8_has_the_rate_and_the_latencies_of_three_sizes():
-    rates, *latencies = accuracy(True, lambda _: None).charts
+def test_figure_8_has_the_rate_and_the_latency_of_three_sizes():
+    found = accuracy(True, lambda _: None)
+    rates, latencies = found.charts
     smaller, chosen, larger = rates.series[0][2]
     assert smaller < 0.999 <= min(chosen, larger)
-    assert len(latencies) == 2
-    for _, seconds, shares in latencies[0].series:
-        assert list(seconds) == sorted(seconds) and (shares[0], shares[-1]) == (0.0, 1.0)
+    slowest, *others = latencies.series[0][2]
+    assert slowest > 100 * max(others)
+    assert found.findings[0].ours.startswith("15: falls behind, 1 s, 16: keeps up, below 1 ms")
 
 
 def test_autrascale_is_held_beside_drs_and_a_smaller_size_is_no_success_where_capacities_are_fitted():
