@@ -1,4 +1,4 @@
-"""The list of actions as a table."""
+"""Actions, decisions and overrides, as `penstock actions` lists them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from penstock.decide.policy import BINS
 from penstock.view import figures
+from penstock.view.entries import Entries
 
 if TYPE_CHECKING:
     from penstock.journal.records import ActionRecord
@@ -19,64 +19,56 @@ STYLES = {"done": "green", "partial": "yellow", "failed": "red", "unknown": "yel
 
 
 def actions_table(records: Iterable[ActionRecord]) -> RenderableType:
-    """One line for each action, with its reason."""
-    listed = list(records)
-    if not listed:
-        return Text("no actions")
-    table = Table(box=None, header_style="dim", padding=(0, 2))
-    table.add_column("action", justify="right")
-    for name in ("time", "application"):
-        table.add_column(name, no_wrap=True)
-    # a setting has a long name, and its value after the change must not be cut off
-    resized = any(record.settings for record in listed)
-    table.add_column("change", no_wrap=not resized, min_width=16 if resized else None)
-    table.add_column("outcome", no_wrap=True)
-    table.add_column("why", ratio=1)
-    for record in listed:
-        table.add_row(
-            str(record.action_id),
-            figures.day_and_clock(record.intended_at),
+    """One entry for each action, with its reason."""
+    rows = [
+        (
+            Text(str(record.action_id)),
+            Text(figures.day_and_clock(record.intended_at)),
             Text(record.application),
             Text(_settings(record.settings) or _change(record.before, record.planned)),
             _outcome(record),
             Text(record.reason),
         )
-    return table
+        for record in records
+    ]
+    names = ("action", "time", "application", "change", "outcome", "why")
+    return Entries(names, rows, heading=3) if rows else Text("no actions")
 
 
 def decisions_table(decisions: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """One line for each change that was decided, with what became of it."""
-    if not decisions:
-        return Text("no decisions")
-    table = Table(box=None, header_style="dim", padding=(0, 2), title="decided", title_justify="left")
-    for name in ("time", "application", "policy", "change", "verdict"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("why", ratio=1)
-    for one in decisions:
-        said = one["answer"]
-        before = said.get("before", {})
-        asked = {key: f"{before.get(key, '')} → {value}" for key, value in said.get("settings", {}).items()}
-        sizes = asked or said.get("parallelism", {})
-        table.add_row(
-            figures.day_and_clock(one["last_at"]),
+    """One entry for each change that was decided, with what became of it."""
+    rows = [
+        (
+            Text(figures.day_and_clock(one["last_at"])),
             Text(one["application"]),
             Text(one["policy"]),
-            Text(", ".join(f"{key} {value}" for key, value in sizes.items())),
+            Text(_asked(one["answer"])),
             Text(one["verdict"].get("guardrail") or one["verdict"]["kind"]),
-            Text(said["reason"]),
+            Text(one["answer"]["reason"]),
         )
-    return table
+        for one in decisions
+    ]
+    names = ("time", "application", "policy", "change", "verdict", "why")
+    return Entries(names, rows, heading=2, title="decided") if rows else Text("no decisions")
 
 
 def overrides_table(overrides: Mapping[str, Mapping[str, Any]]) -> RenderableType:
-    """Who overrode what, one line each time."""
-    if not overrides:
-        return Text("nothing is overridden")
-    table = Table("time", "application", "by", "said", box=None, header_style="dim", padding=(0, 2))
-    for name, said in overrides.items():
-        for word in said["log"]:
-            table.add_row(figures.day_and_clock(word["at"]), Text(name), Text(word["by"]), Text(_word(word)))
-    return table
+    """Who overrode what, one entry each time."""
+    rows = [
+        (Text(figures.day_and_clock(word["at"])), Text(name), Text(word["by"]), Text(_word(word)))
+        for name, said in overrides.items()
+        for word in said["log"]
+    ]
+    names = ("time", "application", "by", "said")
+    return Entries(names, rows, heading=2, title="overridden") if rows else Text("nothing is overridden")
+
+
+def _asked(answer: Mapping[str, Any]) -> str:
+    """What a decision asks for: settings with their values before, or sizes."""
+    before = answer.get("before", {})
+    settings = {key: (before.get(key, ""), value) for key, value in answer.get("settings", {}).items()}
+    sizes = answer.get("parallelism", {})
+    return _settings(settings) or ", ".join(f"{unit} {count}" for unit, count in sizes.items())
 
 
 def _word(word: Mapping[str, Any]) -> str:
@@ -97,8 +89,9 @@ def _change(before: Mapping[str, int], planned: Mapping[str, int]) -> str:
 
 
 def _settings(settings: Mapping[str, tuple[str, str]]) -> str:
+    """One line for each setting: their names are long."""
     changes = ((key.removeprefix("spark."), before, after) for key, (before, after) in settings.items())
-    return ", ".join(f"{key} {before or 'unset'} → {after}" for key, before, after in changes)
+    return "\n".join(f"{key} {before or 'unset'} → {after}" for key, before, after in changes)
 
 
 def _outcome(record: ActionRecord) -> Text:
