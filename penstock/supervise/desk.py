@@ -81,7 +81,11 @@ class RestartDesk:
         """Whether a restart may be asked for now; what is known of earlier ones is in the journal."""
         if not self._supervised:
             return Rejected("recommend-only", f"the supervisor has gone; wanted because: {resize.reason}")
-        return judged(now, resize, self._rules, recalled(self._journal, self._job).history)
+        known = recalled(self._journal, self._job)
+        if known.action_id is not None:
+            reason = f"the restart before it is not proven yet (action {known.action_id})"
+            return Rejected("restart-under-way", f"{reason}; wanted because: {resize.reason}")
+        return judged(now, resize, self._rules, known.history)
 
     def ask(self, now: float, application: str, decision_id: int, resize: Resize) -> str:
         """Write the intent, then ask; from here on the supervisor sees to it."""

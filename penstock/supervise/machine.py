@@ -145,6 +145,14 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
+class Refuse:
+    """Tell the driver that its request is not followed, so that it goes on without, and write that down."""
+
+    request: Request
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Start the driver with these settings."""
 
@@ -176,7 +184,7 @@ class Finish:
     code: int
 
 
-Instruction: TypeAlias = TellToStop | Signal | Start | Remember | Close | Finish
+Instruction: TypeAlias = TellToStop | Refuse | Signal | Start | Remember | Close | Finish
 Step: TypeAlias = tuple[Supervision, tuple[Instruction, ...]]
 
 
@@ -217,8 +225,7 @@ def _queries_stopped(state: Supervision, now: float) -> Supervision:
 
 def _asked(state: Supervision, now: float, request: Request) -> Step:
     if state.phase is not Phase.RUNNING:
-        detail = "another restart is under way"
-        return state, (Close(request, Status.FAILED, detail, 0.0, None, works=True),)
+        return state, (Refuse(request, "another restart is under way"),)
     asked = replace(state, phase=Phase.STOPPING, since=now, request=request, push=Push.ASKED, pushed_at=now)
     return asked, (Remember(), TellToStop())
 

@@ -35,6 +35,7 @@ from penstock.supervise.machine import (
     Interrupted,
     Patience,
     QueriesStopped,
+    Refuse,
     Remember,
     Request,
     Signal,
@@ -86,6 +87,7 @@ class Supervisor:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: wire.Channel | None = None
         self._unwritten: list[tuple[float, Close]] = []
+        self._unremembered = False
         self._code: int | None = None
         self._interrupted: int | None = None
         self.statuses: list[Any] = []
@@ -102,7 +104,7 @@ class Supervisor:
                 for event in self._events():
                     self._follow(*step(self._state, time.time(), event))
                 self._write_late()
-        for _ in range(TRIES_AT_THE_END if self._unwritten else 0):
+        for _ in range(TRIES_AT_THE_END if self._unwritten or self._unremembered else 0):
             time.sleep(LOOK_EVERY_SECONDS)
             self._write_late()
         return self._code
@@ -133,6 +135,7 @@ class Supervisor:
                     self._state = before
                     self._refuse(state.request, f"not begun, since it could not be written down: {error}")
                     return
+                self._unremembered = self._unremembered or isinstance(instruction, Remember)
                 self._say(f"the supervisor could not write: {error}")
 
     def _perform(self, instruction: Instruction) -> None:
@@ -144,6 +147,8 @@ class Supervisor:
             case TellToStop():
                 self._say("stopping after the batch, to start again with other settings")
                 self._tell(kind="stop")
+            case Refuse(request, detail):
+                self._refuse(request, detail)
             case Signal(kill):
                 self._signal(signal.SIGKILL if kill else signal.SIGTERM)
             case Close():
@@ -164,6 +169,7 @@ class Supervisor:
             phase=state.phase.value if request else "",
         )
         remembered(self._journal, now, self._job.name, self._known)
+        self._unremembered = False
 
     def _start(self, settings: Mapping[str, str]) -> None:
         self._channel, theirs = wire.pair()
@@ -261,17 +267,22 @@ class Supervisor:
         self._write_late()
 
     def _write_late(self) -> None:
-        """Write outcomes; those for which the journal was away are written when it is back."""
-        while self._unwritten:
-            at, close = self._unwritten[0]
-            try:
-                self._write(at, close)
-            except JournalUnavailable as error:
-                log.debug("an outcome waits for the journal: %s", error)
-                return
-            except NotFound as error:
-                self._say(f"an outcome has no place: {error}")
-            self._unwritten.pop(0)
+        """Write what is owed: what the journal was away for is written when it is back."""
+        try:
+            if self._unremembered:
+                self._remember()
+            while self._unwritten:
+                self._write_first()
+        except JournalUnavailable as error:
+            log.debug("an outcome waits for the journal: %s", error)
+
+    def _write_first(self) -> None:
+        at, close = self._unwritten[0]
+        try:
+            self._write(at, close)
+        except NotFound as error:
+            self._say(f"an outcome has no place: {error}")
+        self._unwritten.pop(0)
 
     def _write(self, at: float, close: Close) -> None:
         # the settings are in the action's intent; an outcome counts units, of which there are none here

@@ -126,6 +126,16 @@ def test_earlier_restarts_count_whoever_did_them(supervised: Supervised):
     assert isinstance(supervised.desk.judge(9.0 + 24 * HOUR, RESIZE), Accepted)
 
 
+def test_nothing_is_asked_for_while_the_restart_before_is_not_proven(supervised: Supervised):
+    """A first batch that is short of memory again would else pause its own loop for good."""
+    remembered(supervised.journal, 10.0, "job", JobMemory(action_id=3, phase="verifying"))
+    verdict = supervised.desk.judge(10.0, RESIZE)
+    assert isinstance(verdict, Rejected) and verdict.guardrail == "restart-under-way"
+    assert "action 3" in verdict.reason and "the heap is full" in verdict.reason
+    remembered(supervised.journal, 11.0, "job", JobMemory())
+    assert isinstance(supervised.desk.judge(12.0, RESIZE), Accepted)
+
+
 @pytest.mark.parametrize(
     ("rules", "history", "guardrail"),
     [

@@ -18,7 +18,9 @@ from penstock.supervise.machine import (
     Patience,
     Phase,
     QueriesStopped,
+    Refuse,
     Remember,
+    Request,
     Signal,
     Start,
     TellToStop,
@@ -157,8 +159,8 @@ def test_a_script_that_does_not_end_once_its_queries_have_is_made_to_soon():
 
 def test_a_second_request_meanwhile_is_refused():
     story = restarted()
-    (close,) = story.at(112, Asked(8, OLD))
-    assert isinstance(close, Close) and close.status is Status.FAILED and close.request.action_id == 8
+    refusal = Refuse(Request(8, OLD, 112), "another restart is under way")
+    assert story.at(112, Asked(8, OLD)) == (refusal,), "the driver is told, and goes on"
     assert story.state.request is not None and story.state.request.action_id == 7
 
 

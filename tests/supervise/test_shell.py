@@ -138,6 +138,31 @@ def test_what_cannot_be_written_down_is_not_begun(stage: Stage):
     assert record.status is Status.FAILED and "the disk is full" in record.detail
 
 
+class AwayOnceProven(AwayForRestarts):
+    """A journal that is away for a moment, just when a restart has come to its end."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal)
+        self.away, self.written = 3, 0
+
+    def remember(self, now: float, owner: str, kind: str, key: str, body: dict[str, Any]) -> None:
+        if body["restarts"] and body["action_id"] is None:
+            self.away -= 1
+            if self.away >= 0:
+                raise JournalUnavailable("it is away")
+            self.written += 1
+        self._journal.remember(now, owner, kind, key, body)
+
+
+def test_that_a_restart_is_over_is_written_when_the_journal_is_back(stage: Stage):
+    """Until then the driver may not ask for another one."""
+    away = AwayOnceProven(stage.journal)
+    assert stage.supervisor(away, batches=60).run() == 0
+    assert stage.starts() == ["1g", "2g"]
+    assert away.written >= 2, "once while it ran, and once at its end"
+    assert recalled(stage.journal, "job").proven == {KEY: "2g"}
+
+
 def test_a_restart_that_a_killed_supervisor_left_open_is_closed_and_not_repeated(stage: Stage):
     left = JobMemory(proven={KEY: "1g"}, action_id=stage.action, wanted={KEY: "2g"}, phase="verifying")
     remembered(stage.journal, 5.0, "job", left)
