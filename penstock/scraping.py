@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from penstock.errors import BadInput, PenstockError
-from penstock.services import BOARD, ServiceBoard, ServiceReading, reading_from
+from penstock.service_metrics import Scraped, reading_of
+from penstock.services import BOARD, ServiceBoard, parse_prometheus
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +39,8 @@ def scrapes_of(services: Mapping[str, str], metrics: Mapping[str, str]) -> tuple
     return tuple(found)
 
 
-def scraped(scrape: Scrape, now: float, timeout: float) -> ServiceReading:
-    """A reading of the service as it is now; BadInput says what is wrong."""
+def scraped(scrape: Scrape, now: float, timeout: float) -> Scraped:
+    """What the service publishes now; BadInput or BadMetrics says what is wrong."""
     try:
         request = urllib.request.Request(scrape.url, headers={"Accept": "text/plain;version=0.0.4"})
         with urllib.request.urlopen(request, timeout=timeout) as answer:
@@ -48,7 +49,7 @@ def scraped(scrape: Scrape, now: float, timeout: float) -> ServiceReading:
         raise BadInput(f"service {scrape.name}: {scrape.url} cannot be read: {error}") from error
     if len(text) > LARGEST_TEXT:
         raise BadInput(f"service {scrape.name}: {scrape.url} is longer than {LARGEST_TEXT >> 20} MB")
-    return reading_from(text.decode("utf-8", "replace"), scrape.name, now, scrape.metrics)
+    return Scraped(now, parse_prometheus(text.decode("utf-8", "replace")))
 
 
 class Scraper:
@@ -65,6 +66,7 @@ class Scraper:
         self._scrapes, self._every, self._timeout = scrapes, every, timeout
         self._board, self._clock = board, clock
         self._troubled: set[str] = set()
+        self._before: dict[str, Scraped] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-scraper", daemon=True)
 
@@ -80,7 +82,9 @@ class Scraper:
         """Scrape each service once."""
         for scrape in self._scrapes:
             try:
-                self._board.publish(scraped(scrape, self._clock(), self._timeout))
+                found = scraped(scrape, self._clock(), self._timeout)
+                before, self._before[scrape.name] = self._before.get(scrape.name), found
+                self._board.publish(reading_of(found, scrape.name, scrape.metrics, before))
                 self._troubled.discard(scrape.name)
             except PenstockError as error:
                 if scrape.name not in self._troubled:

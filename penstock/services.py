@@ -90,29 +90,12 @@ def parse_prometheus(text: str) -> list[Sample]:
         match = _SAMPLE.match(line.strip())
         if match is None:
             raise BadMetrics(f"line {number} is no Prometheus sample: {line.strip()[:80]!r}")
-        samples.append(Sample(match[1], _labels(match[2] or "", number), _value(match[3], number)))
+        samples.append(Sample(match[1], read_labels(match[2] or "", number), _value(match[3], number)))
     return samples
 
 
-def reading_from(text: str, name: str, at: float, metrics: Mapping[str, str]) -> ServiceReading:
-    """A reading out of a scraped text; `metrics` says which metric is which aspect.
-
-    A metric with several labels is averaged for latency and error ratio, and summed for throughput.
-    """
-    found: dict[str, list[float]] = {}
-    for sample in parse_prometheus(text):
-        found.setdefault(sample.name, []).append(sample.value)
-    aspects = {}
-    for aspect, metric in metrics.items():
-        if aspect not in ("latency_seconds", "error_ratio", "throughput_per_second"):
-            raise BadMetrics(f"service {name!r}: unknown aspect {aspect!r}")
-        values = [value for value in found.get(metric, ()) if math.isfinite(value)]
-        share = 1 if aspect == "throughput_per_second" else len(values)
-        aspects[aspect] = sum(values) / share if values else math.nan
-    return ServiceReading(name, at, **aspects)
-
-
-def _labels(text: str, number: int) -> dict[str, str]:
+def read_labels(text: str, number: int) -> dict[str, str]:
+    """What stands between the braces of a sample; an error names the line."""
     return dict(_pairs(text, number))
 
 

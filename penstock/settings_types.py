@@ -30,6 +30,10 @@ def _optional_number(written: object) -> object:
     return None if _is_none(written) else _number(written)
 
 
+def _optional_text(written: object) -> object:
+    return None if _is_none(written) else written
+
+
 def _names(written: object) -> object:
     if written is None:
         return ()
@@ -73,6 +77,7 @@ OptionalDuration = Annotated[float | None, BeforeValidator(_optional_duration)]
 Count = Annotated[int, BeforeValidator(_number)]
 OptionalCount = Annotated[int | None, BeforeValidator(_optional_number)]
 Ratio = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
+OptionalText = Annotated[str | None, BeforeValidator(_optional_text)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 NamedDurations = Annotated[dict[str, float], BeforeValidator(_named_durations)]
 NamedTexts = Annotated[dict[str, str], BeforeValidator(_named_texts)]

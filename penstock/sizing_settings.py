@@ -11,8 +11,18 @@ from penstock.decide.held_size import size_in_bytes
 from penstock.decide.quiet_hours import parse_quiet_hours
 from penstock.decide.sage_overrides import parameter_named, rule_named
 from penstock.decide.sage_services import ASPECTS
-from penstock.errors import BadInput
-from penstock.settings_types import Count, Duration, NamedTexts, Names, OptionalCount, OptionalDuration, Ratio
+from penstock.errors import BadInput, BadMetrics
+from penstock.service_metrics import formula_of
+from penstock.settings_types import (
+    Count,
+    Duration,
+    NamedTexts,
+    Names,
+    OptionalCount,
+    OptionalDuration,
+    OptionalText,
+    Ratio,
+)
 
 
 def _optional_size(written: object) -> object:
@@ -109,7 +119,8 @@ class SizingSettings(BaseModel):
     service_metrics: NamedTexts = Field(
         {},
         description="Which metric of that text is which aspect: `latency_seconds`, `error_ratio`, "
-        "`throughput_per_second`; with a service's name and a dot before the aspect, for that one alone.",
+        "`throughput_per_second`; with a service's name and a dot before the aspect, for that one alone. A "
+        "counter is written as `rate(name)`, and a quotient as `rate(seconds_sum)/rate(seconds_count)`.",
         json_schema_extra={"default_text": "none"},
     )
     service_scrape_timeout: Duration = Field(2.0, gt=0, le=60, description="How long one scrape may take.")
@@ -131,6 +142,12 @@ class SizingSettings(BaseModel):
         None, description="The most memory of all executors together, such as `256g`."
     )
 
+    report_to: OptionalText = Field(
+        None,
+        description="The fleet that the application belongs to: its directory, or `kafka://HOST:PORT/NAME`. "
+        "Windows are published there, and what its controller decides is carried out.",
+    )
+
     @field_validator("services")
     @classmethod
     def _check_services(cls, written: dict[str, str]) -> dict[str, str]:
@@ -149,10 +166,14 @@ class SizingSettings(BaseModel):
     @field_validator("service_metrics")
     @classmethod
     def _check_metrics(cls, written: dict[str, str]) -> dict[str, str]:
-        for key in written:
+        for key, metric in written.items():
             aspect = key.rpartition(".")[2]
             if aspect not in ASPECTS:
                 raise ValueError(f"unknown aspect {aspect!r}; known: {', '.join(ASPECTS)}")
+            try:
+                formula_of(metric)
+            except BadMetrics as error:
+                raise ValueError(str(error)) from None
         return written
 
     @field_validator("restart_quiet_hours")

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import BadInput, BadMetrics
 from penstock.scraping import Scrape, Scraper, scraped, scrapes_of
-from penstock.services import ServiceBoard
+from penstock.services import Sample, ServiceBoard
 
 TEXT = """# HELP call_seconds how long calls take
 # TYPE call_seconds gauge
@@ -62,16 +62,23 @@ def service() -> Iterator[Service]:
     made.server.server_close()
 
 
-def test_a_reading_has_means_and_sums(service: Service):
-    reading = scraped(Scrape("profiles", service.url, METRICS), 7.0, 5.0)
-    assert (reading.name, reading.at) == ("profiles", 7.0)
-    assert reading.latency_seconds == pytest.approx(0.3)
-    assert (reading.error_ratio, reading.throughput_per_second) == (0.05, 250.0)
+def test_what_a_service_publishes_is_read(service: Service):
+    found = scraped(Scrape("profiles", service.url, METRICS), 7.0, 5.0)
+    assert found.at == 7.0 and len(found.samples) == 5
+    assert found.samples[1] == Sample("call_seconds", {"pod": "b"}, 0.4)
 
 
-def test_a_metric_that_is_not_published_is_unknown(service: Service):
-    reading = scraped(Scrape("profiles", service.url, {"latency_seconds": "other"}), 7.0, 5.0)
-    assert math.isnan(reading.latency_seconds)
+def test_counters_count_from_the_second_scrape_on(service: Service):
+    board, times = ServiceBoard(), iter((100.0, 105.0))
+    metrics = {"throughput_per_second": "rate(calls_total)", "error_ratio": "failed_ratio"}
+    scraper = Scraper((Scrape("profiles", service.url, metrics),), 1.0, 5.0, board, lambda: next(times))
+    service.text = "calls_total 1000\nfailed_ratio 0.05\n"
+    scraper.look()
+    first = board.newest(100.0, 60.0)["profiles"]
+    assert math.isnan(first.throughput_per_second) and first.error_ratio == 0.05
+    service.text = "calls_total 1500\nfailed_ratio 0.06\n"
+    scraper.look()
+    assert board.newest(105.0, 60.0)["profiles"].throughput_per_second == 100.0
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import services
 from penstock.errors import BadMetrics
-from penstock.services import Sample, ServiceBoard, ServiceReading, parse_prometheus, reading_from
+from penstock.services import Sample, ServiceBoard, ServiceReading, parse_prometheus
 
 TEXT = """# HELP http_latency_seconds Mean latency.
 # TYPE http_latency_seconds gauge
@@ -29,18 +27,6 @@ def test_a_text_becomes_samples():
     assert samples[0] == Sample("http_latency_seconds", {"path": "/a", "code": "200"}, 0.25)
     assert samples[1].labels == {"path": '/b "q", c', "code": "500"}
     assert samples[-1] == Sample("up", {}, 1.0)
-
-
-def test_a_reading_averages_latency_and_sums_throughput():
-    metrics = {
-        "latency_seconds": "http_latency_seconds",
-        "throughput_per_second": "requests_per_second",
-        "error_ratio": "error_ratio",
-    }
-    reading = reading_from(TEXT, "profiles", 5.0, metrics)
-    assert (reading.latency_seconds, reading.throughput_per_second) == (0.5, 150.0)
-    assert math.isnan(reading.error_ratio), "a NaN in the text is nothing measured"
-    assert math.isnan(reading_from(TEXT, "profiles", 5.0, {"latency_seconds": "no_such"}).latency_seconds)
 
 
 @pytest.mark.parametrize("line", ["<html>", 'a{b="c} 1', "a{b=c} 1", "a one", "a"])

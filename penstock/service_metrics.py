@@ -1,0 +1,114 @@
+"""What a service's metrics say of it: gauges as they are, counters by their growth, their quotients (pure).
+
+call_latency_seconds                                          a gauge, or the mean of several
+rate(calls_total)                                             a counter's growth a second
+rate(call_seconds_sum) / rate(call_seconds_count)             the mean of a histogram or summary
+rate(calls_total{code="500"}) / rate(calls_total)             with labels that a series must have
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.errors import BadMetrics
+from penstock.services import Sample, ServiceReading, read_labels
+
+_SERIES = r"[a-zA-Z_:][a-zA-Z0-9_:]*\s*(?:\{[^}]*\})?"
+_TERM = re.compile(rf"^(?:rate\(\s*(?P<counter>{_SERIES})\s*\)|(?P<gauge>{_SERIES}))$")
+_PARTS = re.compile(r"^(?P<name>[^{\s]+)\s*(?:\{(?P<labels>[^}]*)\})?$")
+ASPECTS = ("latency_seconds", "error_ratio", "throughput_per_second")
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """All samples of one scrape."""
+
+    at: float
+    samples: Sequence[Sample]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The series of one name that have these labels."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    counter: bool = False
+
+    def values(self, now: Scraped, before: Scraped | None) -> list[float]:
+        """One value for each series: what it is, or by how much a second it has grown."""
+        found = self._series(now)
+        if not self.counter:
+            return [value for value in found.values() if math.isfinite(value)]
+        if before is None or now.at <= before.at:
+            return []
+        earlier, seconds = self._series(before), now.at - before.at
+        grown = [value - earlier[labels] for labels, value in found.items() if labels in earlier]
+        # a counter that fell has begun anew, and its growth is not known
+        return [more / seconds for more in grown if 0 <= more < math.inf]
+
+    def _series(self, scraped: Scraped) -> dict[tuple[tuple[str, str], ...], float]:
+        return {
+            tuple(sorted(sample.labels.items())): sample.value
+            for sample in scraped.samples
+            if sample.name == self.name and self.labels.items() <= sample.labels.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A term, or the quotient of two."""
+
+    above: Term
+    below: Term | None = None
+
+    def value(self, now: Scraped, before: Scraped | None, added: bool) -> float:
+        """NaN where nothing is known; counters and quotients add up all series, else their mean counts."""
+        above = self.above.values(now, before)
+        if not above:
+            return math.nan
+        if self.below is None:
+            return sum(above) / (1 if added or self.above.counter else len(above))
+        below = sum(self.below.values(now, before))
+        return sum(above) / below if below > 0 else math.nan
+
+
+def formula_of(text: str) -> Formula:
+    """A formula as it is written in the settings; BadMetrics says what is expected."""
+    above, sign, below = _split(text)
+    return Formula(_term(above, text), _term(below, text) if sign else None)
+
+
+def reading_of(
+    now: Scraped, name: str, metrics: Mapping[str, str], before: Scraped | None = None
+) -> ServiceReading:
+    """A reading out of one scrape and the one before it; `metrics` says what stands for which aspect."""
+    aspects = {}
+    for aspect, text in metrics.items():
+        if aspect not in ASPECTS:
+            raise BadMetrics(f"service {name!r}: unknown aspect {aspect!r}")
+        aspects[aspect] = formula_of(text).value(now, before, added=aspect == "throughput_per_second")
+    return ServiceReading(name, now.at, **aspects)
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """At the sign of division that is not inside a label's value."""
+    quoted = False
+    for place, letter in enumerate(text):
+        quoted ^= letter == '"'
+        if letter == "/" and not quoted:
+            return text[:place], letter, text[place + 1 :]
+    return text, "", ""
+
+
+def _term(written: str, text: str) -> Term:
+    match = _TERM.match(written.strip())
+    parts = _PARTS.match((match["counter"] or match["gauge"]).strip()) if match else None
+    if match is None or parts is None:
+        raise BadMetrics(
+            f"{text!r} is no metric: a name is expected, rate(name) for a counter, or a quotient of two"
+        )
+    return Term(parts["name"], read_labels(parts["labels"] or "", 1), match["counter"] is not None)
