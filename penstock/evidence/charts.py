@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import plotly.graph_objects as go
 
 from penstock.evidence.findings import Chart
@@ -16,6 +19,7 @@ _CLEAR = "rgba(0,0,0,0)"
 _ROOM = {"l": 60, "r": 16, "t": 70, "b": 50}
 _LEGEND_ROW = 3
 """Names that fit above a chart side by side; more of them stand beside it."""
+_MOST_TICKS = 9
 
 
 def drawn(chart: Chart) -> str:
@@ -47,14 +51,15 @@ def _trace(
 def _dress(figure: go.Figure, chart: Chart) -> None:
     above = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
     figure.update_layout(
-        title={"text": f"<b>{escape_hover(chart.title)}</b>", "x": 0, "xref": "paper", "font": {"size": 14}},
+        title={"text": f"<b>{escape_hover(chart.title)}</b>", "x": 0.02, "font": {"size": 13.5}},
         height=360,
         margin=_ROOM,
         paper_bgcolor=_CLEAR,
         plot_bgcolor=_CLEAR,
         font=_FONT,
         template="none",
-        showlegend=True,
+        # boxes have their names below them
+        showlegend=not chart.boxes,
         legend=above if len(chart.series) <= _LEGEND_ROW else {},
     )
     figure.update_xaxes(
@@ -65,8 +70,16 @@ def _dress(figure: go.Figure, chart: Chart) -> None:
         # names such as 20% would be read as numbers otherwise
         figure.update_xaxes(type="category")
     if "x" in chart.logarithmic:
-        figure.update_xaxes(type="log")
+        figure.update_xaxes(type="log", **_few_ticks(chart))
     if "y" in chart.logarithmic:
         figure.update_yaxes(type="log")
-    else:
+    elif not chart.boxes:
         figure.update_yaxes(rangemode="tozero")
+
+
+def _few_ticks(chart: Chart) -> dict[str, list[Any]]:
+    """The values themselves where they are few and far apart: 2,500 says more than a 2 and a 3 beside 1k."""
+    values = sorted({value for _, x, _ in chart.series for value in x if isinstance(value, int | float)})
+    if not 2 <= len(values) <= _MOST_TICKS or any(after < 1.5 * before for before, after in pairwise(values)):
+        return {}
+    return {"tickvals": values, "ticktext": [f"{value:,.6g}" for value in values]}

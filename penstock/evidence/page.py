@@ -99,8 +99,7 @@ def _rows(head: str, rows: str, kind: str = "") -> str:
 
 def _part(outcome: PartOutcome) -> str:
     heading = f'<h2 id="{outcome.name}">{escape(outcome.title)}</h2>'
-    kind = "quick run" if outcome.quick else "full run"
-    told = f'<p class="quiet">{escape(outcome.shows)} · {kind}, {outcome.seconds:.0f} s</p>'
+    told = f'<p class="quiet">{escape(outcome.shows)}{_taken(outcome)}</p>'
     if outcome.status is not Status.DONE:
         said = f"{outcome.status.value}: {outcome.reason}"
         return f'{heading}{told}<section class="card {_css(outcome.status)}">{escape(said)}</section>'
@@ -109,6 +108,14 @@ def _part(outcome: PartOutcome) -> str:
     listed = "".join(f"<li>{escape(note)}</li>" for note in outcome.result.notes)
     notes = f'<ul class="notes">{listed}</ul>' if listed else ""
     return f"{heading}{told}{_table(outcome.result.findings)}{plots}{notes}"
+
+
+def _taken(outcome: PartOutcome) -> str:
+    """How it was run and how long that took; nothing for what was not run."""
+    if outcome.status in (Status.MISSING, Status.LEFT):
+        return ""
+    kind = "quick run" if outcome.quick else "full run"
+    return f" · {kind}, {f'{outcome.seconds:.0f} s' if outcome.seconds >= 1 else 'less than 1 s'}"
 
 
 def _table(findings: Sequence[Finding]) -> str:
@@ -142,4 +149,6 @@ def shown(value: float | str | None) -> str:
     """A figure for a reader."""
     if value is None:
         return "–"
-    return value if isinstance(value, str) else f"{value:,.4g}"
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.4g}"

@@ -17,7 +17,7 @@ from penstock.evidence.findings import (
     judged,
     steps_judged,
 )
-from penstock.evidence.page import counted, page
+from penstock.evidence.page import counted, page, shown
 from penstock.evidence.parts import PARTS, chosen
 from penstock.evidence.running import MOST_CHARACTERS, Part, State, in_short, run_parts
 
@@ -133,8 +133,10 @@ def test_a_part_too_long_for_a_quick_run_is_left_to_the_full_one_and_said_to_be(
     (left,), _ = run([part], state)
     assert (left.status, left.reason) == (Status.LEFT, "it takes about 15 min: run it without --quick")
     assert (counted([left]), exit_code([left]), work.runs) == ("1 part left to the full run", 0, [])
+    assert "figure 2</p>" in page([left], "a machine")
     (ran,), _ = run([part], state, quick=False)
     assert (ran.status, work.runs) == (Status.DONE, [False])
+    assert "figure 2 · full run, less than 1 s</p>" in page([ran], "a machine")
 
 
 def test_the_time_left_shrinks_and_the_share_done_grows(state):
@@ -193,6 +195,16 @@ def test_page_and_json_hold_every_finding_and_the_reason_for_no_comparison(tmp_p
     assert "speed &lt;fast&gt;" in text and ">not comparable</span>" in text and "other machine" in text
     assert result["parts"][0]["result"]["findings"][0]["verdict"] == "not comparable"
     assert (tmp_path / "evidence.json").stat().st_size > 0
+
+
+def test_figures_are_shown_without_powers_of_ten():
+    assert [shown(value) for value in (12345.6, 9999, 0.123456, "two", None)] == [
+        "12,346",
+        "9,999",
+        "0.1235",
+        "two",
+        "–",
+    ]
 
 
 def test_parts_are_chosen_by_name():
