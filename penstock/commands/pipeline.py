@@ -25,6 +25,8 @@ Named = Annotated[
 Config = Annotated[Path | None, typer.Option("--config", help="The settings file.")]
 
 _ATTENTION_SECONDS = 0.5
+_WIDE = 100
+"""Columns of a terminal from which on a table has room for figures and topics."""
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -152,9 +154,12 @@ def _drawn(layout: Layout, seen: dict[str, Any]) -> Any:
 
 
 def _shown(layout: Layout, seen: dict[str, Any]) -> Any:
+    from rich.console import Console
+
     from penstock.pipeline.drawing import table
 
-    return _told(seen, table(layout, seen["functions"], seen["pipeline"]))
+    narrow = Console().width < _WIDE
+    return _told(seen, table(layout, seen["functions"], seen["pipeline"], narrow))
 
 
 def _told(seen: dict[str, Any], *parts: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -218,9 +219,11 @@ def _check_topics(pipeline: Pipeline, declared: frozenset[str]) -> None:
     for function in pipeline.functions.values():
         for topic in function.reads:
             if topic not in declared and topic not in written:
+                near = difflib.get_close_matches(topic, [*declared, *written], n=1)
                 raise BadInput(
                     f"{pipeline.name}: function {function.name!r} reads the unknown topic {topic!r}: "
                     "no function writes it, and it is not declared"
+                    + (f"; did you mean {near[0]!r}?" if near else "")
                 )
     for name in pipeline.functions:
         if name in declared or name in written:

@@ -31,17 +31,23 @@ _ARROW = (
 )
 
 
-def table(layout: Layout, figures: Figures, title: str) -> Table:
-    """One line a function, in the order in which records pass them; figures only where it runs."""
+def table(layout: Layout, figures: Figures, title: str, narrow: bool = False) -> Table:
+    """One line a function, in the order in which records pass them; figures only where it runs.
+
+    A narrow one leaves the topics of functions that run to the drawing, so that figures stay whole.
+    """
     shown = Table(title=title, box=None, header_style="dim", caption=complaints(figures), caption_style="red")
-    shown.add_column("function", no_wrap=True)
-    shown.add_column("reads → writes")
     runs = any(one.get("parallelism") for one in figures.values())
+    with_topics = not (runs and narrow)
+    shown.add_column("function", no_wrap=True)
+    if with_topics:
+        shown.add_column("reads → writes")
     for column in ("instances", "in/s", "served/s", "backlog", "busy", "dead") if runs else ():
-        shown.add_column(column, justify="right")
+        shown.add_column(column, justify="right", no_wrap=True)
     for name in layout.functions:
         joined = f"{', '.join(layout.reads[name])} → {layout.writes[name] or '∅'}"
-        shown.add_row("  " * layout.depth(name) + name, joined, *(_cells(figures[name]) if runs else ()))
+        cells = (*((joined,) if with_topics else ()), *(_cells(figures[name]) if runs else ()))
+        shown.add_row("  " * layout.depth(name) + name, *cells)
     return shown
 
 
@@ -193,7 +199,9 @@ def function_texts(name: str, one: Mapping[str, Any]) -> list[tuple[str, str]]:
 def topic_texts(layout: Layout, figures: Figures, topic: str) -> list[tuple[str, str]]:
     """The lines of a topic: its name, and what is written to it, or comes from outside."""
     written = [figures.get(one, {}).get("written_per_second") for one in layout.writers(topic)]
-    read = [figures.get(one, {}).get("arrival_per_second") for one in layout.readers(topic)]
+    # what comes to a reader of several topics does not tell what comes from each
+    alone = [one for one in layout.readers(topic) if layout.reads[one] == (topic,)]
+    read = [figures.get(one, {}).get("arrival_per_second") for one in alone]
     rates = [rate for rate in (written or read) if rate is not None]
     total = sum(rates) if written else max(rates, default=None)
     return [("n", topic), ("s", f"{_number(total)}/s" if rates else "")]

@@ -166,7 +166,7 @@ def test_a_yaml_file_says_the_same(tmp_path):
             "reads: pictures",
             "thumbnails.yaml: thumbnails: function 'resize' reads the unknown",
         ),
-        ("[small]", "[smal]", "function 'recognise' reads the unknown topic 'smal'"),
+        ("[small]", "[smal]", "it is not declared; did you mean 'small'?"),
         ("of_images:resize", "of_images:shrink", "functions.resize.call: module 'sizes_of_images' has no"),
         ("of_images:resize", "of_images:size", "functions.resize.call: module 'sizes_of_images' has no"),
         ("sizes_of_images:resize", "no_such:f", "functions.resize.call: there is no module 'no_such'"),

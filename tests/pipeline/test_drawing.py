@@ -118,6 +118,25 @@ def test_a_line_of_the_table_fits_a_narrow_terminal():
     assert len(lines) == 3 and all("4,321" in line and "12 pinned" in line for line in lines)
 
 
+def test_a_narrow_table_keeps_its_figures_whole_and_leaves_topics_to_the_drawing():
+    figures = {**FIGURES["resize"], "parallelism": 12, "pinned": False, "backlog_records": 1_234_567.0}
+    pipeline = thumbnails()
+    pipeline.add(len, name="recognise-small-objects", reads="small")
+    running = dict.fromkeys(pipeline.functions, figures)
+    shown = on_terminal(table(pipeline.layout(), running, "thumbnails", narrow=True), width=80)
+    assert shown.count("1,234,567") == 4 and "12 of 1–15" in shown and "→" not in shown
+    assert "→" in on_terminal(table(pipeline.layout(), {}, "thumbnails", narrow=True), width=80)
+
+
+def test_what_comes_from_a_topic_is_told_by_those_who_read_it_alone():
+    pipeline = thumbnails()
+    pipeline.topic("more", schema="x int")
+    pipeline.add(len, name="both", reads=["images", "more"])
+    figures = {**FIGURES, "both": {"parallelism": 1, "arrival_per_second": 500.0}}
+    shown = on_terminal(tree(pipeline.layout(), figures, "thumbnails"))
+    assert "images  120/s" in shown and "500/s" not in shown
+
+
 def test_the_last_decision_is_told_with_its_age():
     seen = {
         "policy": "ds2",
