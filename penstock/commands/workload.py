@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from penstock.commands.printing import Json, answer, reported
 from penstock.durations import parse_duration
@@ -123,8 +124,13 @@ def _run(entry: Workload, ask: Ask, seconds: list[float], cores: int) -> dict[st
         with cluster(shape) as spark, scratch_directory() as scratch:
             warm(spark, entry, ask, scratch / "warm", round(rate))
             found = run_load(spark, entry, ask, scratch / "checkpoint", pace, advance)
-    result = {"workload": entry.name, "profile": ask.profile, "cores": cores, **figures_of(found, cores)}
-    return {**result, **_yahoo_latency(ask.redis)} if entry.name == "yahoo" else result
+    result = {
+        "workload": entry.name,
+        "profile": ask.profile,
+        "cores": cores,
+        **figures_of(found, ask.profile, cores),
+    }
+    return {**result, **_yahoo_latency(ask.redis, seconds[0])} if entry.name == "yahoo" else result
 
 
 def mean_rate(profile: str, seconds: float) -> float:
@@ -134,37 +140,55 @@ def mean_rate(profile: str, seconds: float) -> float:
     return max(1.0, parse_profile(profile).cumulative(seconds) / max(seconds, 1e-9))
 
 
-def figures_of(found: LoadOutcome, cores: int) -> dict[str, Any]:
-    """The outcome in the fields of the report."""
+def figures_of(found: LoadOutcome, profile: str, cores: int) -> dict[str, Any]:
+    """The outcome in the fields of the report; `sustained` is null where the run cannot tell."""
+    from penstock.workloads.profiles import parse_profile
+    from penstock.workloads.sustaining import judge
+
     figures = {key: round(value, 1) for key, value in dataclasses.asdict(found).items()}
     per_core = round(found.records_per_second / cores, 1)
-    return {**figures, "records_per_second_per_core": per_core, "sustained": found.sustained}
+    judged = judge(found, parse_profile(profile))
+    longer = None if judged.longer_seconds is None else f"{judged.longer_seconds:.0f}s"
+    verdict = {"sustained": judged.sustained, "why": judged.why, "run_longer": longer}
+    return {**figures, "records_per_second_per_core": per_core, **verdict}
 
 
-def _yahoo_latency(redis: str) -> dict[str, float]:
-    """The benchmark's own latency, over windows that were closed in time."""
+def _yahoo_latency(redis: str, warm_up_seconds: float) -> dict[str, float]:
+    """The benchmark's own latency, over windows that are final."""
     import numpy as np
 
-    from penstock.workloads.yahoo import results
+    from penstock.workloads.yahoo import final_latencies, results
 
-    latencies = [result.latency * 1000 for result in results(redis) if result.latency > 0]
+    latencies = final_latencies(results(redis), warm_up_seconds)
     if not latencies:
         return {}
-    p50, p99 = np.percentile(latencies, [50, 99])
-    return {"window_latency_p50_ms": round(float(p50), 1), "window_latency_p99_ms": round(float(p99), 1)}
+    p50, p99 = (round(float(one) * 1000, 1) for one in np.percentile(latencies, [50, 99]))
+    return {"window_latency_p50_ms": p50, "window_latency_p99_ms": p99, "windows": len(latencies)}
 
 
-def shown(result: dict[str, Any]) -> Table:
-    """The figures for a reader."""
-    verdict = "yes" if result["sustained"] else "NO: the backlog grows"
+def shown(result: dict[str, Any]) -> Group:
+    """The figures for a reader, and why the verdict is what it is."""
     table = Table(title=f"{result['workload']}, {result['profile']}", show_header=False, box=None)
     table.add_column()
     table.add_column(justify="right")
-    table.add_row("sustained", verdict)
+    table.add_row("sustained", verdict_of(result))
     for key, value in result.items():
-        if key not in ("workload", "profile", "sustained"):
+        if key not in ("workload", "profile", "sustained", "why", "run_longer"):
             table.add_row(key.replace("_", " "), f"{value:,}")
-    return table
+    return Group(table, Text(verdict_reason(result)))
+
+
+def verdict_of(result: dict[str, Any]) -> str:
+    """Yes, no, or that the run cannot tell."""
+    if result["sustained"] is None:
+        return "cannot tell"
+    return "yes" if result["sustained"] else "NO: the backlog grows"
+
+
+def verdict_reason(result: dict[str, Any]) -> str:
+    """Why, and how long a run would be needed where this one cannot tell."""
+    why, longer = str(result["why"]), result["run_longer"]
+    return why if longer is None else f"{why}; run longer: --duration {longer}"
 
 
 @contextmanager

@@ -65,10 +65,12 @@ class LoadOutcome:
     backlog_growth_per_second: float
     batches: int
     seconds: float
+    backlog_growth_error: float = 0.0
+    """Standard error of the growth, from the scatter around the line."""
 
     @property
     def sustained(self) -> bool:
-        """Whether the backlog does not grow."""
+        """Whether the backlog does not grow, by the best guess; `sustaining` says whether it can be told."""
         return self.backlog_growth_per_second <= MOST_GROWTH * self.offered_per_second
 
 
@@ -81,6 +83,7 @@ def outcome(profile: Profile, start: float, batches: Sequence[Committed], since:
     offered = [profile.cumulative(batch.ended - start) for batch in seen]
     waiting = [sent - batch.end for sent, batch in zip(offered, seen, strict=True)]
     p50, p95, p99 = latency_percentiles(profile, start, seen, (50, 95, 99))
+    growth, error = _slope([batch.ended for batch in seen], waiting)
     return LoadOutcome(
         offered_per_second=(offered[-1] - profile.cumulative(seen[0].began - start)) / seconds,
         records_per_second=(seen[-1].end - seen[0].first) / seconds,
@@ -88,9 +91,10 @@ def outcome(profile: Profile, start: float, batches: Sequence[Committed], since:
         p95_ms=p95 * 1000,
         p99_ms=p99 * 1000,
         backlog_records=waiting[-1],
-        backlog_growth_per_second=_slope([batch.ended for batch in seen], waiting),
+        backlog_growth_per_second=growth,
         batches=len(seen),
         seconds=seconds,
+        backlog_growth_error=error,
     )
 
 
@@ -109,6 +113,10 @@ def latency_percentiles(
     return [float(latencies[order[place]]) for place in places]
 
 
-def _slope(times: Sequence[float], values: Sequence[float]) -> float:
-    """Of the line through the points, by least squares."""
-    return float(np.polyfit(np.array(times) - times[0], np.array(values), 1)[0])
+def _slope(times: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
+    """Of the line through three points or more, by least squares, and its standard error."""
+    away, waiting = np.array(times) - np.mean(times), np.array(values)
+    spread = float(away @ away)
+    slope = float(away @ waiting) / spread
+    beside = waiting - waiting.mean() - slope * away
+    return slope, float(np.sqrt(beside @ beside / (len(times) - 2) / spread))

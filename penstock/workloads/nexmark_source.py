@@ -5,7 +5,8 @@
 
 Options beside those of the load source (source.py): `kind` (persons, auctions or bids), `columns` (a
 comma-separated choice of that kind's columns: what is not asked for is not made), `eventsPerSecond`,
-`firstTime`, `outOfOrderShare`, `outOfOrderSeconds`, `lateShare`, `lateSeconds`.
+`firstTime`, `outOfOrderShare`, `outOfOrderSeconds`, `lateShare`, `lateSeconds`, `hotAuctions`, `hotPersons`
+(shares), `auctionsInFlight`, `activePersons`.
 
 Offsets count events of all kinds: a query that reads bids from a load of 1000 events/s sees 920 rows/s.
 Two sources with the same options and different kinds are two parts of one stream of events.
@@ -31,8 +32,13 @@ _NUMBERS = {
     "outOfOrderSeconds": "out_of_order_seconds",
     "lateShare": "late_share",
     "lateSeconds": "late_seconds",
+    "hotAuctions": "hot_auctions",
+    "hotPersons": "hot_persons",
+    "auctionsInFlight": "auctions_in_flight",
+    "activePersons": "active_persons",
 }
 """Option of the source → field of the generator."""
+_COUNTS = ("auctionsInFlight", "activePersons")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +84,17 @@ def source_options(stream: Nexmark, kind: str, columns: tuple[str, ...] = ()) ->
 
 
 def _stream(options: Mapping[str, str]) -> Nexmark:
-    given = {
-        field: number_option(options, option, 0.0) for option, field in _NUMBERS.items() if option in options
-    }
+    given = {field: _number(options, option) for option, field in _NUMBERS.items() if option in options}
     return replace(Nexmark(seed=LoadOptions.of(options).seed), **given)  # type: ignore[arg-type]
+
+
+def _number(options: Mapping[str, str], option: str) -> float:
+    number = number_option(options, option, 0.0)
+    if option not in _COUNTS:
+        return number
+    if not number.is_integer():
+        raise BadInput(f"the option {option} is {options[option]!r}, not a whole number")
+    return int(number)
 
 
 def _columns(text: str | None, kind: str) -> tuple[str, ...]:

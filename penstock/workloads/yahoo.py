@@ -8,7 +8,7 @@ result was final.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -88,6 +88,18 @@ def results(address: str) -> list[WindowResult]:
         keys = sorted(redis.ask("KEYS", "campaign:*"))
         replies = redis.pipeline([("HMGET", key, "count", "updated") for key in keys])
     return [_result(key, count, updated) for key, (count, updated) in zip(keys, replies, strict=True)]
+
+
+def final_latencies(found: Sequence[WindowResult], warm_up_seconds: float = 0.0) -> list[float]:
+    """Latencies of windows that began after the warm-up and get no more events.
+
+    A batch that has all events of a window also has some of the next one: only the newest may still change.
+    """
+    starts = [result.start for result in found]
+    if not starts:
+        return []
+    first, newest = min(starts) + warm_up_seconds, max(starts)
+    return [result.latency for result in found if first <= result.start < newest]
 
 
 def _result(key: str, count: str, updated: str) -> WindowResult:

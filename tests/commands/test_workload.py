@@ -1,5 +1,7 @@
 """`penstock workload` before and after Spark: its options, its list, its figures."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 from rich.console import Console
@@ -61,10 +63,22 @@ def test_a_bare_number_is_a_constant_rate():
         profile_of("constant:x")
 
 
+def printed(figures):
+    console = Console(width=120, record=True)
+    console.print(shown({"workload": "paced", "profile": "constant:1000", **figures}))
+    return console.export_text()
+
+
 def test_figures_say_whether_the_rate_is_sustained():
-    figures = figures_of(OUTCOME, cores=2)
+    figures = figures_of(OUTCOME, "constant:1000", cores=2)
     assert figures["records_per_second_per_core"] == 495.0
-    assert (figures["sustained"], figures["p99_ms"]) == (True, 1500.0)
-    console = Console(width=100, record=True)
-    console.print(shown({"workload": "paced", "profile": "constant:1000", **figures, "sustained": False}))
-    assert "NO: the backlog grows" in console.export_text()
+    assert (figures["sustained"], figures["p99_ms"], figures["run_longer"]) == (True, 1500.0, None)
+    assert "by 12 to 12 records/s; 50 or less counts as no growth" in printed(figures)
+    assert "NO: the backlog grows" in printed({**figures, "sustained": False})
+
+
+def test_a_run_that_cannot_tell_says_how_long_one_would_have_to_be():
+    figures = figures_of(replace(OUTCOME, batches=3, seconds=24.0), "constant:1000", cores=2)
+    assert (figures["sustained"], figures["run_longer"]) == (None, "60s")
+    text = printed(figures)
+    assert "cannot tell" in text and "run longer: --duration 60s" in text

@@ -1,6 +1,7 @@
 """The Nexmark generator: proportions, determinism, hot keys, disorder, and how events are written down."""
 
 from collections import Counter
+from dataclasses import fields
 
 import numpy as np
 import orjson
@@ -139,9 +140,34 @@ def test_the_source_gives_the_streams_events():
     )
 
 
+def test_a_source_carries_every_setting_of_its_stream():
+    given = Nexmark(
+        seed=9,
+        events_per_second=123.4,
+        first_time=1.7e9,
+        out_of_order_share=0.1,
+        out_of_order_seconds=3.0,
+        late_share=0.02,
+        late_seconds=70.0,
+        hot_auctions=0.9,
+        hot_persons=0.1,
+        auctions_in_flight=20,
+        active_persons=300,
+    )
+    usual = Nexmark()
+    assert all(getattr(given, field.name) != getattr(usual, field.name) for field in fields(Nexmark))
+    assert NexmarkSource(source_options(given, "bids")).content().stream == given
+
+
 @pytest.mark.parametrize(
     "options",
-    [{"kind": "sales"}, {"columns": "id,colour"}, {"eventsPerSecond": "fast"}, {"lateShare": "2"}],
+    [
+        {"activePersons": "2.5"},
+        {"kind": "sales"},
+        {"columns": "id,colour"},
+        {"eventsPerSecond": "fast"},
+        {"lateShare": "2"},
+    ],
 )
 def test_bad_options_are_refused(options):
     with pytest.raises(BadInput):

@@ -8,7 +8,7 @@ from penstock.errors import ActionFailed, BadInput
 from penstock.workloads.ad_events import ADS_A_CAMPAIGN, CAMPAIGNS, AdEvents, AdSource, campaign_of
 from penstock.workloads.profiles import parse_profile
 from penstock.workloads.redis_client import Redis
-from penstock.workloads.yahoo import ADS_KEY, WindowResult, load_campaigns, results
+from penstock.workloads.yahoo import ADS_KEY, WindowResult, final_latencies, load_campaigns, results
 from tests.redis_server import redis_server
 
 EVENTS = AdEvents(parse_profile("constant:500"), start=1_700_000_000.0, seed=4)
@@ -60,6 +60,15 @@ def test_campaigns_are_loaded_and_old_results_forgotten(redis):
         assert connection.ask("HLEN", ADS_KEY) == CAMPAIGNS * ADS_A_CAMPAIGN
         assert connection.ask("HGET", ADS_KEY, 25) == str(campaign_of(25)) == "2"
     assert results(redis) == []
+
+
+def test_latency_is_over_windows_that_are_final_and_began_after_the_warm_up():
+    # by window: the latency of its last change; the newest, at 30, may still change
+    seen = {0: 9.0, 10: 2.0, 20: -0.5, 30: 0.1}
+    found = [WindowResult(1, float(start), 5, start + 10 + late) for start, late in seen.items()]
+    assert final_latencies(found, warm_up_seconds=10) == pytest.approx([2.0, -0.5])
+    assert final_latencies(found) == pytest.approx([9.0, 2.0, -0.5])
+    assert final_latencies([]) == final_latencies(found[:1]) == []
 
 
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1:1", ":6379"])
