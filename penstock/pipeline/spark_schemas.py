@@ -1,7 +1,8 @@
 """Schemas that nobody has written down: of files that are there, and of what functions make of some records.
 
-What is declared is never looked for. A function without `schema` is called once on the driver, with the first
-records that there are; where there are none yet, or it fails on them, its schema has to be given.
+What is declared is never looked for. A topic that has files keeps their schema, from run to run. A function
+whose topic has none yet is called once on the driver, with the first records that there are; where there are
+none, or it fails on them, its schema has to be given.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pyspark.sql.types import NullType, StructType
 
 from penstock.errors import BadInput
 from penstock.pipeline.definition import Function, Pipeline, Takes
-from penstock.pipeline.serving import as_table, time_limit
+from penstock.pipeline.serving import ERROR, OUTCOME, RECORD, as_table, time_limit
 from penstock.pipeline.topics import Files, files
 
 log = logging.getLogger(__name__)
@@ -87,9 +88,11 @@ def _try_functions(pipeline: Pipeline, known: dict[str, Found], look: Looker) ->
         read = next((known[topic] for topic in function.reads if topic in known), None)
         if name not in own or function.writes is None or function.writes in known or read is None:
             continue
-        known[function.writes] = found = _made(function, read, look)
+        place = pipeline.topics[function.writes].at or pipeline.location
+        earlier = look.files(f"{place.root}/{function.writes}") if isinstance(place, Files) else None
+        known[function.writes] = found = earlier or _made(function, read, look)
         pipeline.assume(function.writes, found.schema)
-        log.info("topic %s: %s, by a try of %s", function.writes, found.schema, name)
+        log.info("topic %s, which %s writes, has the schema %s", function.writes, name, found.schema)
 
 
 def _made(function: Function, read: Found, look: Looker) -> Found:
@@ -129,6 +132,7 @@ class SparkLooker:
         """What is in a directory of Parquet files; None if there are none."""
         try:
             frame = self._spark.read.option("recursiveFileLookup", "true").parquet(directory)
+            frame = frame.drop(OUTCOME, RECORD, ERROR)  # files of a function have these beside its columns
             return Found(written_down(frame.schema), frame.limit(SAMPLE_RECORDS).toArrow())
         except PySparkException as problem:
             log.info("nothing can be told of %s: %s", directory, str(problem).partition("\n")[0])

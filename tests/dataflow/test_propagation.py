@@ -144,6 +144,12 @@ class TestUnscalableOperators:
         targets = target_rates(graph, rates_of(graph, figures), {"source": 100})
         assert targets.tolist() == [100, 100, 100, 25]
 
+    @pytest.mark.parametrize(("sort", "stored"), [(100, 95), (25, 30)])
+    def test_what_is_queued_is_taken_in_beside_what_is_fed_and_passed_on(self, sort, stored):
+        graph, rates = self.graph(), rates_of(self.graph(), self.figures(sort=sort))
+        targets = target_rates(graph, rates, {"source": 60}, {"parse": 30, "store": 5})
+        assert targets.tolist() == [60, 90, 90, stored]
+
     def test_the_overloaded_one_is_named_with_the_share_it_can_take(self):
         graph, rates = self.graph(), rates_of(self.graph(), self.figures())
         targets = target_rates(graph, rates, {"source": 100})

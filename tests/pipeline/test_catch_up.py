@@ -22,6 +22,9 @@ from penstock.decide.queueing import QueueingPolicy
 from penstock.decide.queueing_settings import QueueingSettings
 from penstock.pipeline import Pipeline, files
 from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor, Reading
+from penstock.settings import Settings
+from tests.pipeline.test_monitor import SETTINGS
+from tests.pipeline.virtual_pipeline import VirtualPipeline
 
 HELD = {"store": 1, "resize": 2, "recognise": 4}
 PER_SECOND = {"store": 50.0, "resize": 50.0, "recognise": 5.0}
@@ -184,3 +187,21 @@ def test_a_recorded_window_is_decided_alike():
     assert again.overdue_records == query.overdue_records
     older = {key: value for key, value in plain_query(query).items() if key != "overdue"}
     assert query_from(query.query_id, older, window.start, window.end, rest).overdue_records == {}
+
+
+def test_a_backlog_between_functions_is_worked_off_and_the_size_comes_back():
+    # for 100 s five instances of count do 505 words of 2,000 in a second; with a minute for the 150,000 that
+    # then wait it needs 44 and may have 40, which do 4,040; once these are read 20 are enough again
+    settings = Settings(policy="ds2", **{**SETTINGS, "utilisation_low": 0.95, "catch_up": 60.0})
+    run = VirtualPipeline(settings)
+    run.board.pin("split", 10)
+    run.board.pin("count", 5)
+    run.run(100)
+    assert run.waiting["count"] == pytest.approx(150_000, rel=0.02)
+    for name in ("split", "count"):
+        run.board.pin(name, None)
+    run.run(130)
+    assert run.board.wanted() == {"split": 10, "count": 40}
+    run.run(400)
+    assert run.errors == [] and run.board.wanted() == {"split": 10, "count": 20}
+    assert run.waiting["count"] < 2 * 20 * 505

@@ -52,13 +52,21 @@ def test_the_shortest_pipeline_lies_in_topics_here_and_takes_its_schemas_from_wh
     pipeline, look = thumbnails(), Look(images=IMAGES)
     complete(pipeline, look)
     assert pipeline.location == files(str(Path("topics").absolute()))
-    assert look.asked == [str(Path("topics/images").absolute())]
+    assert look.asked == [str(Path("topics").absolute() / name) for name in ("images", "small", "objects")]
     assert schemas(pipeline) == {
         "images": IMAGES.schema,
         "small": "`number` bigint, `pixels` binary, `size` bigint",
         "objects": "`what` string, `sure` double",
     }
     assert pipeline.check().functions == ("resize", "recognise")
+
+
+def test_a_topic_that_has_files_keeps_their_schema():
+    small = Found("`number` bigint, `size` double", pa.table({"number": [7], "size": [1.5]}))
+    pipeline = thumbnails(topics=files("t"))
+    complete(pipeline, Look(images=IMAGES, small=small))
+    assert schemas(pipeline)["small"] == small.schema
+    assert schemas(pipeline)["objects"] == "`what` string, `sure` double"
 
 
 def test_what_is_declared_is_not_looked_for():
