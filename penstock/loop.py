@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.dataflow.first_batch import NoBatchYet
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.outcome import Outcome, Status
-from penstock.decide.policy import Action, MoveState, Policy, Proposal, Resize, Scale
+from penstock.decide.policy import Action, Hold, MoveState, Policy, Proposal, Resize, Scale
 from penstock.decide.pressure import measure
 from penstock.decide.restarts import Restarter
 from penstock.decide.verdict import Accepted, Verdict, Waiting
@@ -131,7 +132,7 @@ class Loop:
         if seen is None or self.paused:
             return
         answer = self._answer(seen)
-        verdict = self._verdict(now, window, answer)
+        verdict = self._verdict(now, seen, answer)
         if window is not None:
             answer, verdict = self._or_move(now, window, answer, verdict)
         yield (cycle := Cycle(now, window, answer, verdict, outcome=outcome))
@@ -226,6 +227,8 @@ class Loop:
         return self._end(now, under_way, outcome) if outcome else None
 
     def _answer(self, seen: ApplicationWindow | NotReady) -> Proposal | NotReady:
+        if isinstance(seen, NoBatchYet):
+            return self._in_first_batch(seen)
         if isinstance(seen, NotReady):
             return seen
         if seen.start < self._fresh_from:
@@ -233,9 +236,22 @@ class Loop:
             return NotReady(f"the window began before {self._stale_because}", "a window after it", until)
         return self.policy.propose(seen)
 
-    def _verdict(self, now: float, window: ApplicationWindow | None, answer: Proposal | NotReady) -> Verdict:
-        if window is not None:
-            return self.manager.judge(now, window, answer)
+    def _in_first_batch(self, seen: NoBatchYet) -> Resize | NotReady:
+        """A first batch may never end for want of memory; nothing but new settings can follow from it."""
+        if seen.window.sizing is None or seen.window.start < self._fresh_from:
+            return seen
+        answer = self.policy.propose(seen.window)
+        if isinstance(answer, Hold):
+            return NotReady(f"{seen.reason}; {answer.reason}", seen.awaiting)
+        return answer if isinstance(answer, Resize) else seen
+
+    def _verdict(
+        self, now: float, seen: ApplicationWindow | NotReady, answer: Proposal | NotReady
+    ) -> Verdict:
+        if isinstance(seen, NoBatchYet) and isinstance(answer, Resize):
+            seen = seen.window
+        if isinstance(seen, ApplicationWindow):
+            return self.manager.judge(now, seen, answer)
         assert isinstance(answer, NotReady)
         return Waiting(str(answer), answer.until)
 

@@ -74,10 +74,10 @@ def test_growth_stops_where_the_hosts_are_full(master):
     limits = Limits(16, 64 * GIB, 1000, 1000 * GIB)
     policy = SagePolicy(FixedPolicy(a_scale(9)), SageSettings(), limits=limits)
     policy.hosts = StandaloneCluster(master[0], 5.0).hosts
-    for number in range(1, 7):
+    for number in range(1, 14):
         answer = policy.propose(a_sized_window(10.0 * number, 1000.0 * number))
     assert not isinstance(answer, Scale), "two executors of 2 cores and 3 GiB are all that fits"
     policy.hosts = lambda window: (Host(7, 20 * GIB), Host(1, 8 * GIB))
-    answer = policy.propose(a_sized_window(70.0, 7000.0))
+    answer = policy.propose(a_sized_window(140.0, 14_000.0))
     assert isinstance(answer, Scale) and answer.parallelism == {"executors": 3}
     assert "scattered over 2 hosts" in answer.reason

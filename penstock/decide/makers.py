@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from penstock.decide.drs import ServiceRate
     from penstock.decide.reactive import ReactiveSettings
     from penstock.decide.resizer import Limits
+    from penstock.decide.sage_settings import SageSettings
     from penstock.settings import Settings
 
 
@@ -173,24 +174,36 @@ def sage(settings: Settings) -> Policy:
     from penstock.decide.sage_overrides import said_of
     from penstock.decide.sage_policy import SagePolicy
     from penstock.decide.sage_service_watch import ServiceWatch
-    from penstock.decide.sage_settings import SageSettings
     from penstock.services import BOARD
 
-    # windows hold enough samples whatever the interval is
+    said = said_of({"pin": settings.sage_pin, "veto": settings.sage_veto, "by": "the settings"}, "settings")
+    watch = ServiceWatch(BOARD, service_lags(settings))
+    first = settings.sage_first_after if settings.sage_first_after is not None else math.inf
+    return SagePolicy(
+        ds2(settings), sage_settings(settings), watch.look, resizer_limits(settings), lambda: said, first
+    )
+
+
+def sage_settings(settings: Settings) -> SageSettings:
+    """The rules' windows hold enough samples whatever the interval is."""
+    from penstock.decide.sage_settings import SageSettings
+
     interval = settings.policy_interval
     up = max(settings.sage_up_window, 6 * interval)
-    chosen = SageSettings(
+    return SageSettings(
         up_window_seconds=up,
         down_window_seconds=max(up, settings.sage_down_window, 30 * interval),
         correlation_threshold=settings.service_correlation,
     )
-    said = said_of({"pin": settings.sage_pin, "veto": settings.sage_veto, "by": "the settings"}, "settings")
-    watch = ServiceWatch(BOARD, tuple(int(lag) for lag in settings.service_lags))
-    first = settings.sage_first_after if settings.sage_first_after is not None else math.inf
-    return SagePolicy(ds2(settings), chosen, watch, _resizer_limits(settings), lambda: said, first)
 
 
-def _resizer_limits(settings: Settings) -> Limits:
+def service_lags(settings: Settings) -> tuple[int, ...]:
+    """By how many windows a backlog may follow a remote service."""
+    return tuple(int(lag) for lag in settings.service_lags)
+
+
+def resizer_limits(settings: Settings) -> Limits:
+    """What hosts and quotas let an application have, as far as the settings tell."""
     from penstock.decide.resizer import Limits
 
     quota_cores, quota_memory = settings.quota_cores or 10_000_000, settings.quota_memory or 1e18

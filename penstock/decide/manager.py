@@ -134,7 +134,8 @@ class ScalingManager:
             return Waiting(f"an action is under way: {written(state.under_way.parallelism)}")
         if state.changed_at is not None and window.start < state.changed_at:
             return Waiting("the window began before the last change", state.changed_at + _span(window))
-        return self._warming_up(window) or self._seen_before(window)
+        # the warm-up is for rates, and a window without queries has none
+        return (self._warming_up(window) if window.queries else None) or self._seen_before(window)
 
     def _clock_went_back(self, now: float, last_now: float) -> Waiting:
         """Times before and after the jump cannot be compared, so all is measured anew."""

@@ -18,11 +18,12 @@ from penstock.decide.first_size import first_size, known_size, known_sizes, most
 from penstock.decide.held_size import held_from
 from penstock.decide.policy import ExpectedEffect, Hold, Policy, Proposal, Resize, Scale
 from penstock.decide.resizer import Host, Limits
-from penstock.decide.sage import WHY, SizingRound, decide, learned
+from penstock.decide.sage import SERVICE, WHY, SizingRound, decide, learned
 from penstock.decide.sage_fit import Fitted, fit
 from penstock.decide.sage_metrics import HeldSize, Parameter, Rule, Sizing, SizingInput, Symptom, TooSmall
 from penstock.decide.sage_overrides import Said, no_word
 from penstock.decide.sage_sample import GcClock, history_of, sample_of
+from penstock.decide.sage_services import Correlation
 from penstock.decide.sage_settings import SageSettings
 from penstock.decide.sage_values import with_values
 from penstock.decide.sage_words import proposal_of, reason_of, spark_settings, with_notes
@@ -34,7 +35,8 @@ MOST_STRETCHED = 10.0
 """How many times its length a window may become where samples are rare."""
 _UNKNOWN_BYTES = 1024.0**3
 """Stands for a heap whose size is not known; what is pinned is never changed from it."""
-MEMORY_AND_CPU_UP = (Rule.HEAP_UP, Rule.MEMORY_UP, Rule.CPU_UP)
+_MEMORY_UP = frozenset({Rule.HEAP_UP, Rule.MEMORY_UP})
+_FIRST_BATCH = "no batch has ended yet, so memory alone is judged"
 _ALL_BUT_PARALLELISM = frozenset(set(Parameter) - {Parameter.PARALLELISM})
 
 
@@ -48,16 +50,18 @@ class SagePolicy:
         self,
         needs: Policy,
         settings: SageSettings,
-        correlation: Callable[[ApplicationWindow], float] = lambda window: math.nan,
+        services: Callable[[ApplicationWindow], Correlation | None] = lambda window: None,
         limits: Limits | None = None,
         said: Callable[[], Said] = no_word,
         first_after: float = math.inf,
     ) -> None:
-        """`others` and `hosts` tell the sizes of other applications and what hosts can give, where set later.
+        """`services` tells the remote service that the backlog follows most closely.
 
+        `others` and `hosts` tell the sizes of other applications and what hosts can give, where set later.
         A first size is proposed after so many seconds.
         """
-        self._needs, self._settings, self._correlation = needs, settings, correlation
+        self._needs, self._settings, self._services = needs, settings, services
+        self._service: Correlation | None = None
         self._limits, self.said = limits, said
         self._samples: deque[tuple[float, Mapping[str, float], Mapping[str, int]]] = deque(
             maxlen=MOST_SAMPLES
@@ -70,7 +74,7 @@ class SagePolicy:
         self.others: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
         self.hosts: Callable[[ApplicationWindow], tuple[Host, ...]] = lambda window: ()
         self._first_after = first_after
-        self._sized_before = self._proposed_first = False
+        self._sized_before = self._proposed_first = self._seen_batches = False
         self._size: Mapping[str, Any] = {}
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
@@ -81,17 +85,14 @@ class SagePolicy:
             return answer
         if not held or window.end <= window.start:
             return NotReady("nothing is held, or the window has no length", "another window")
-        if held != self._held:
+        if held != self._held and not self._has_lost(window, held):
             # before the first window nothing is known of an earlier size
             self._fresh_after = window.start if self._held else -math.inf
             self._held = held
         self._take(window, held, answer)
         self._judged_by = self._with_samples(window.end)
         try:
-            given = self._given(window, held)
-            if isinstance(answer, NotReady) and not self._is_urgent(given):
-                return answer
-            return self._judge(given, window, held)
+            return self._judge(self._given(window, held), window, held, answer)
         except BadInput as error:
             return NotReady(str(error), "settings that can be read")
 
@@ -114,10 +115,19 @@ class SagePolicy:
             return (f"sizes found too small cannot be read: {error}",)
         return ()
 
+    def _has_lost(self, window: ApplicationWindow, held: Mapping[str, int]) -> bool:
+        """Executors that died for want of memory are replaced: no other size, but what P1 and P2 look for."""
+        facts = window.sizing
+        lost = facts is not None and facts.out_of_memory_count + facts.memory_kill_count > 0
+        return lost and all(count <= self._held.get(unit, 0) for unit, count in held.items())
+
     def _take(self, window: ApplicationWindow, held: Mapping[str, int], answer: Proposal | NotReady) -> None:
         """Without an answer of DS2 the need is unknown, and the rest of the sample counts all the same."""
-        if self._samples and window.end <= self._samples[-1][0]:
+        first_has_ended = bool(window.queries) and not self._seen_batches
+        # a first batch starts Python workers and compiles code: once it has ended nothing of it is believed
+        if first_has_ended or (self._samples and window.end <= self._samples[-1][0]):
             self._samples.clear()
+        self._seen_batches = self._seen_batches or first_has_ended
         wanted = {} if isinstance(answer, NotReady) else dict(held)
         if isinstance(answer, Scale):
             wanted |= {unit: size for unit, size in answer.parallelism.items() if unit in held}
@@ -146,18 +156,19 @@ class SagePolicy:
             return settings
         return replace(settings, up_window_seconds=up, down_window_seconds=max(up, down))
 
-    def _is_urgent(self, given: SizingInput) -> bool:
-        """What cannot wait for a batch to end, which it may never do for want of memory: more, never less."""
-        decision = decide(given, self._judged_by).decision
-        return decision is not None and decision.rule in MEMORY_AND_CPU_UP
-
     def _judge(
-        self, given: SizingInput, window: ApplicationWindow, held: Mapping[str, int]
+        self,
+        given: SizingInput,
+        window: ApplicationWindow,
+        held: Mapping[str, int],
+        answer: Proposal | NotReady,
     ) -> Proposal | NotReady:
         by_hand = self._set_by_hand(given, window)
         if isinstance(by_hand, Resize):
             return by_hand
         found = decide(given, self._judged_by)
+        if isinstance(answer, NotReady) and not _is_urgent(found, window):
+            return answer
         if given.overrides.forced is not Rule.NONE:
             self._obeyed = self.said().force_id
         if found.awaiting:
@@ -167,16 +178,22 @@ class SagePolicy:
             other = by_hand or self._first_size(given, window)
             if other is not None:
                 return other
+        return self._proposed(given, found, window, held)
+
+    def _proposed(
+        self, given: SizingInput, found: SizingRound, window: ApplicationWindow, held: Mapping[str, int]
+    ) -> Proposal:
+        """What hosts and quotas leave of a decision."""
         fitted = self._fitted(window, given.held, found.decision)
         if found.decision is None or fitted.decision is None:
-            return Hold(_why(found, fitted))
+            return Hold(_why(found, fitted, self._service))
         self._too_small = learned(self._too_small, given.held, fitted.decision)
-        if fitted.decision.rule not in (Rule.PARALLELISM_UP, Rule.PARALLELISM_DOWN):
-            proposal = proposal_of(given.held, fitted.decision, given.overrides)
-            if isinstance(proposal, Resize):
-                proposal = replace(proposal, seen=dict(self._samples[-1][1]))
-            return with_notes(proposal, fitted.notes)
-        return self._scale(given.held, replace(found, decision=fitted.decision), held, window.end, fitted)
+        if fitted.decision.rule in (Rule.PARALLELISM_UP, Rule.PARALLELISM_DOWN):
+            return self._scale(given.held, replace(found, decision=fitted.decision), held, window.end, fitted)
+        proposal = proposal_of(given.held, fitted.decision, given.overrides)
+        if isinstance(proposal, Resize):
+            proposal = replace(proposal, seen=dict(self._samples[-1][1]))
+        return with_notes(proposal, fitted.notes if window.queries else (*fitted.notes, _FIRST_BATCH))
 
     def _given(self, window: ApplicationWindow, held: Mapping[str, int]) -> SizingInput:
         said = self.said()
@@ -186,6 +203,7 @@ class SagePolicy:
             size = held_from(window.sizing.settings, window)
         else:
             overrides = replace(overrides, pinned=overrides.pinned | _ALL_BUT_PARALLELISM)
+        self._service = self._services(window)
         since = window.end - self._judged_by.down_window_seconds
         looked_at = {at: sample for at, sample, _ in self._samples if at > since}
         return SizingInput(
@@ -193,7 +211,7 @@ class SagePolicy:
             history=history_of(list(looked_at), list(looked_at.values())),
             held=size,
             fresh_after=self._fresh_after,
-            service_correlation=self._correlation(window),
+            service_correlation=self._service.coefficient if self._service is not None else math.nan,
             too_small=self._too_small,
             overrides=overrides,
         )
@@ -266,7 +284,7 @@ class SagePolicy:
         if len(sizes) == 1:
             sizes = dict.fromkeys(sizes, found.decision.after.parallelism)
         if sizes == dict(held):
-            return Hold(_why(found, fitted))
+            return Hold(_why(found, fitted, self._service))
         changes = ", ".join(f"{unit} {held[unit]} → {count}" for unit, count in sizes.items())
         expected = ExpectedEffect("the backlog stops growing" if _grows(found) else "the backlog stays small")
         reason = f"{reason_of(size, found.decision)} ({changes})"
@@ -281,12 +299,27 @@ class SagePolicy:
         return {unit: min(held[unit], max(sizes.get(unit, 1) for sizes in asked)) for unit in held}
 
 
+def _is_urgent(found: SizingRound, window: ApplicationWindow) -> bool:
+    """What cannot wait for a batch to end, which it may never do for want of memory: more, never less.
+
+    In the first batch code is compiled and workers start, so that a busy CPU says nothing yet.
+    """
+    rules = _MEMORY_UP | {Rule.CPU_UP} if window.queries else _MEMORY_UP
+    return found.decision is not None and found.decision.rule in rules
+
+
 def _grows(found: SizingRound) -> bool:
     return found.decision is not None and found.decision.rule is Rule.PARALLELISM_UP
 
 
-def _why(found: SizingRound, fitted: Fitted) -> str:
-    told = [f"P{int(rule)} was held back: {WHY[why]}" for rule, why in found.held_back]
+def _why(found: SizingRound, fitted: Fitted, service: Correlation | None) -> str:
+    told = [f"P{int(rule)} was held back: {_obstacle(why, service)}" for rule, why in found.held_back]
     if fitted.notes and found.decision is not None:
         told.append(f"P{int(found.decision.rule)} cannot be met: {'; '.join(fitted.notes)}")
     return "; ".join(told) or "no rule asks for a change"
+
+
+def _obstacle(why: int, service: Correlation | None) -> str:
+    if why != SERVICE or service is None:
+        return WHY[why]
+    return f"{service.reason}, a remote service that more parallelism does not speed up"

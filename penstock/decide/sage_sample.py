@@ -34,7 +34,7 @@ def sample_of(window: ApplicationWindow, gc: GcClock, needed: float) -> dict[str
 
     Memory is the largest committed heap and the most that is beside a heap, be they of one executor or two.
     """
-    sources = [source for query in window.queries for source in query.sources.values()]
+    offered = [rate.offered_per_second for query in window.queries for rate in query.outside]
     spark_gc = gc.seconds(window)
     own_gc = _most(window, lambda use: use.gc_seconds)
     committed = _most(window, lambda use: use.heap_committed_bytes)
@@ -47,14 +47,20 @@ def sample_of(window: ApplicationWindow, gc: GcClock, needed: float) -> dict[str
         "gc_count": _most(window, lambda use: use.gc_count),
         "memory_used_bytes": committed + _most(window, beside_heap),
         "cpu_used_cores": _most(window, lambda use: use.cpu_cores),
-        "backlog_records": sum(source.backlog_records for source in sources),
-        "offered_per_second": sum(source.offered_per_second for source in sources),
+        "backlog_records": backlog_of(window),
+        "offered_per_second": sum(offered) if offered else math.nan,
         "needed_parallelism": needed,
         "spilled_bytes": _most(window, lambda use: use.spilled_bytes),
         "driver_heap_used_bytes": facts.driver_heap_used_bytes if facts else math.nan,
         "out_of_memory_count": float(facts.out_of_memory_count) if facts else math.nan,
         "memory_kill_count": float(facts.memory_kill_count) if facts else math.nan,
     }
+
+
+def backlog_of(window: ApplicationWindow) -> float:
+    """Records that wait at all sources; NaN where no source is known yet."""
+    waiting = [rate for query in window.queries for rate in query.waiting]
+    return sum(rate.backlog_records for rate in waiting) if waiting else math.nan
 
 
 def beside_heap(use: ExecutorUse) -> float:

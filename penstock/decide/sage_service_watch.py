@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from penstock.dataflow.window import ApplicationWindow
+from penstock.decide.sage_sample import backlog_of
 from penstock.decide.sage_services import ASPECTS, Correlation, ServiceHistory, strongest
 
 SAMPLES = 30
@@ -55,8 +56,7 @@ class ServiceWatch:
 
     def look(self, window: ApplicationWindow) -> Correlation | None:
         """The service that explains the backlog best."""
-        sources = [source for query in window.queries for source in query.sources.values()]
-        self._backlogs.append(sum(source.backlog_records for source in sources))
+        self._backlogs.append(backlog_of(window))
         # a reading from before the window says nothing about it
         self._readings.append(self._board.newest(window.end, window.end - window.start))
         names = sorted({name for readings in self._readings for name in readings})

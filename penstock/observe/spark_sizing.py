@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
+from penstock.dataflow.first_batch import NoBatchYet
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, ExecutorState, ExecutorUse, SizingFacts
 from penstock.decide.held_size import SIZING_KEYS
@@ -41,10 +42,13 @@ class SizingSource:
             board.namespace = None if NAMESPACE_KEY in conf else self._application
 
     def observe(self, now: float) -> ApplicationWindow | NotReady:
-        """The window with what was used in it."""
-        window = self._inner.observe(now)
-        if isinstance(window, NotReady):
-            return window
+        """The window with what was used in it, also while the first batch has not ended."""
+        seen = self._inner.observe(now)
+        if isinstance(seen, NoBatchYet):
+            return replace(seen, window=self._with_facts(seen.window))
+        return seen if isinstance(seen, NotReady) else self._with_facts(seen)
+
+    def _with_facts(self, window: ApplicationWindow) -> ApplicationWindow:
         heap, killed = counts(self._status.lost_executors(), window.start, window.end)
         with spark_errors("asking for the driver's memory"):
             driver = float(self._runtime.totalMemory() - self._runtime.freeMemory())

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from penstock.dataflow.critical import CriticalWindow
+from penstock.dataflow.first_batch import NoBatchYet
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow, Execution, ExecutorState
 from penstock.errors import BadMetrics, SparkUnavailable
@@ -71,22 +72,23 @@ class SparkSource:
         if not executors:
             return NotReady("no executor is registered", "an executor")
         windows = [collector.window(start, now) for collector in self._collectors.values()]
-        ready = tuple(window for window in windows if window is not None)
-        if not ready:
-            unseen = "no batch with data has been seen to its end yet"
-            return NotReady("; ".join([unseen, *dict.fromkeys(warnings)]), "the first batch")
         states = self._executor_states(executors)
-        return ApplicationWindow(
+        window = ApplicationWindow(
             application=self._application,
             start=start,
             end=now,
             execution=Execution.SHARED_SLOTS,
             parallelism={EXECUTORS: len(states)},
-            queries=ready,
+            queries=tuple(one for one in windows if one is not None),
             executors=states,
             slots_per_executor=max(1, round(sum(state.cores for state in states) / len(states))),
             warnings=tuple(warnings),
         )
+        if window.queries:
+            return window
+        unseen = "no batch with data has been seen to its end yet"
+        told = "; ".join([unseen, *dict.fromkeys(warnings)])
+        return NoBatchYet(told, "the first batch", window=window)
 
     def _observe_executors(self, now: float) -> list[dict[str, Any]]:
         """List the executors and remember from when to when each was there, for the slots of a batch."""

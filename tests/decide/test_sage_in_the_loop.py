@@ -42,15 +42,15 @@ class Application:
         self.policy = SagePolicy(needs, SageSettings(), limits=limits, said=lambda: self.said)
 
     def run(
-        self, windows: int = 8, facts: dict[str, float] | None = None, **use: float
+        self, windows: int = 8, facts: dict[str, float] | None = None, executors: int = 2, **use: float
     ) -> Proposal | NotReady:
         answer: Proposal | NotReady = NotReady("nothing yet", "a window")
         for _ in range(windows):
             self.now += 10.0
             query = a_query(self.now - 10, self.now, backlog=10.0)
-            window = a_window(self.now, 2, queries=(query,))
+            window = a_window(self.now, executors, queries=(query,))
             busy = dataclasses.replace(CALM, **use)
-            uses = (busy, dataclasses.replace(busy, cpu_cores=0.0))
+            uses = (busy, dataclasses.replace(busy, cpu_cores=0.0))[:executors]
             states = tuple(
                 dataclasses.replace(state, use=one) for state, one in zip(window.executors, uses, strict=True)
             )
@@ -83,6 +83,18 @@ def test_python_workers_beside_the_heap_make_the_overhead_grow():
 def test_losses_and_the_driver(facts, key):
     answer = Application().run(facts=facts)
     assert isinstance(answer, Resize) and set(answer.settings) == {key}
+
+
+@pytest.mark.parametrize("loss", ["out_of_memory_count", "memory_kill_count"])
+def test_an_executor_that_is_missing_for_a_moment_is_no_other_size(loss: str):
+    """A dead executor and its replacement must not make the samples before them count for nothing."""
+    application = Application()
+    assert isinstance(application.run(3), NotReady)
+    assert isinstance(application.run(1, facts={loss: 1}, executors=1), Resize)
+    assert isinstance(application.run(1), Resize), "it is back, and what was seen still counts"
+    other = Application()
+    other.run(3)
+    assert isinstance(other.run(1, executors=1), NotReady), "one that was given back makes another size"
 
 
 def test_an_unused_heap_is_given_back_in_one_step_to_what_is_committed():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.policy import Hold, Proposal, Scale
 from penstock.decide.sage_policy import SagePolicy
+from penstock.decide.sage_services import Correlation
 from penstock.decide.sage_settings import SageSettings
 from tests.fakes import FixedPolicy, a_query, a_scale, a_window
 
@@ -26,9 +25,9 @@ def run(
     ]
 
 
-def sage(*needs: int, correlation: float = math.nan) -> SagePolicy:
+def sage(*needs: int, service: Correlation | None = None) -> SagePolicy:
     answers = [a_scale(need) if need != 4 else Hold("right") for need in needs]
-    return SagePolicy(FixedPolicy(*answers), SageSettings(), lambda window: correlation)
+    return SagePolicy(FixedPolicy(*answers), SageSettings(), lambda window: service)
 
 
 def test_it_grows_to_what_ds2_asks_for_while_the_backlog_does():
@@ -43,9 +42,18 @@ def test_it_does_not_grow_for_a_backlog_that_falls():
     assert not any(isinstance(answer, Scale) for answer in answers)
 
 
-def test_growth_that_follows_a_service_is_held_and_said():
-    answer = run(sage(7, correlation=0.9), [1000.0 * n for n in range(1, 7)])[-1]
-    assert isinstance(answer, Hold) and "remote service" in answer.reason
+def test_growth_that_follows_a_service_is_held_and_the_service_is_named():
+    slow = Correlation("profiles", "latency_seconds", 2, 0.9)
+    answer = run(sage(7, service=slow), [1000.0 * n for n in range(1, 7)])[-1]
+    assert isinstance(answer, Hold) and answer.reason == (
+        "P4 was held back: the backlog follows the latency of profiles (correlation 0.90, 2 samples later), "
+        "a remote service that more parallelism does not speed up"
+    )
+
+
+def test_a_service_that_the_backlog_hardly_follows_holds_nothing():
+    slow = Correlation("profiles", "latency_seconds", 0, 0.5)
+    assert isinstance(run(sage(7, service=slow), [1000.0 * n for n in range(1, 7)])[-1], Scale)
 
 
 def test_it_shrinks_once_to_the_largest_need_of_the_long_window():
