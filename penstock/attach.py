@@ -57,7 +57,8 @@ def attach(
 
     check_supported(spark)
     effective = _settings(spark, policy, config, settings)
-    return attach_once(application_id(spark), lambda: _assemble(spark, effective, report_to))
+    fleet = report_to or effective.report_to
+    return attach_once(application_id(spark), lambda: _assemble(spark, effective, fleet))
 
 
 def attach_once(
@@ -146,14 +147,13 @@ def _policy(spark: Any, settings: Settings, journal: Journal, name: str, report_
     """The policy of the settings with its overrides and its memory, and with a fleet's word if it has one."""
     from penstock.decide.registry import make_policy
     from penstock.remembering import remembering
-    from penstock.sizing import heeding
+    from penstock.sizing import heeding, reporting
 
     policy = remembering(heeding(make_policy(settings), journal, name, settings), journal, name)
     if report_to is None:
         return policy
-    from penstock.fleet.reporting import reporting_policy
-
-    return reporting_policy(report_to, name, journal, policy, dict(spark.sparkContext.getConf().getAll()))
+    conf = dict(spark.sparkContext.getConf().getAll())
+    return reporting(policy, report_to, settings, journal, name, conf)
 
 
 @contextmanager

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
+    from penstock.dataflow.window import ApplicationWindow
     from penstock.decide.policy import Policy
+    from penstock.decide.resizer import Host, Limits
     from penstock.decide.restarts import RestartRules
     from penstock.journal.store import Journal
     from penstock.loop import Loop
@@ -64,12 +67,34 @@ def heeding(policy: Policy, journal: Journal, name: str, settings: Settings) -> 
         from_settings, word = policy.said, OperatorsWord(journal, name)
         policy.said = lambda: together(from_settings(), word())
         policy.others = lambda: _sizes_of_others(journal, name)
-        if settings.standalone_master:
-            from penstock.standalone import StandaloneCluster
-
-            (url,) = settings.standalone_master
-            policy.hosts = StandaloneCluster(url, settings.service_scrape_timeout).hosts
+        policy.hosts = _hosts(settings) or policy.hosts
     return policy
+
+
+def reporting(
+    policy: Policy, report_to: str, settings: Settings, journal: Journal, name: str, conf: Mapping[str, str]
+) -> Policy:
+    """The policy of an application that a fleet's controller steers; this one tells what it would need."""
+    from penstock.decide.makers import resizer_limits, service_lags
+    from penstock.fleet.reporting import reporting_policy
+
+    known, hosts = resizer_limits(settings), _hosts(settings)
+
+    def limits(window: ApplicationWindow) -> Limits:
+        return replace(known, hosts=hosts(window)) if hosts is not None else known
+
+    lags = service_lags(settings)
+    return reporting_policy(report_to, name, journal, policy, conf, lags, limits)
+
+
+def _hosts(settings: Settings) -> Callable[[ApplicationWindow], tuple[Host, ...]] | None:
+    """What is free on each host of the cluster now, where the settings say whom to ask."""
+    if not settings.standalone_master:
+        return None
+    from penstock.standalone import StandaloneCluster
+
+    (url,) = settings.standalone_master
+    return StandaloneCluster(url, settings.service_scrape_timeout).hosts
 
 
 def _sizes_of_others(journal: Journal, name: str) -> dict[str, Mapping[str, Any]]:

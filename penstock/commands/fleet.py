@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,7 @@ from penstock.errors import ActionFailed, BadInput
 
 if TYPE_CHECKING:
     from penstock.fleet.places import FleetDirectory
+    from penstock.fleet.round import FleetSettings
 
 Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory.")]
 
@@ -50,16 +51,13 @@ def run(
     """Judge all applications that publish windows, round by round, until it is stopped."""
     from penstock.fleet.overrides import read_overrides
     from penstock.fleet.places import FleetDirectory, place_of
-    from penstock.fleet.round import FleetSettings
-    from penstock.settings import load_settings
 
     seconds = _seconds(interval)
-    settings = FleetSettings(load_settings(None, os.environ, parse_conf(conf or ())).ds2())
+    settings = _settings(parse_conf(conf or ()))
     place = FleetDirectory(directory)
     source = place_of(windows) if windows else directory / "windows"
-    said = directory / "overrides.json"
     # complain before Spark is up, not in the middle of a round
-    read_overrides(said)
+    read_overrides(place.overrides)
     if isinstance(source, Path) and not windows:
         source.mkdir(parents=True, exist_ok=True)
     from penstock.fleet import spark_job
@@ -72,7 +70,7 @@ def run(
         place,
         settings,
         interval=None if once else f"{seconds} seconds",
-        overrides=said,
+        overrides=place.overrides,
         after_batch=_after(spark, place, decisions, journal),
     )
     _await(query)
@@ -97,6 +95,16 @@ def status(
     if html is not None:
         write_page(found, html)
     answer(found, as_json, status_table(found))
+
+
+def _settings(conf: Mapping[str, str]) -> FleetSettings:
+    """The policies with the bounds and windows that are configured."""
+    from penstock.decide.makers import sage_settings
+    from penstock.fleet.round import FleetSettings
+    from penstock.settings import load_settings
+
+    settings = load_settings(None, os.environ, conf)
+    return FleetSettings(settings.ds2(), sage_settings(settings))
 
 
 def _seconds(interval: str) -> float:

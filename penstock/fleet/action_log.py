@@ -6,13 +6,16 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import orjson
 
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.policy import ExpectedEffect, Resize, Scale
+from penstock.decide.sage_words import spark_settings
 from penstock.decide.verdict import Accepted, Verdict, Waiting
 from penstock.errors import JournalUnavailable
 from penstock.fleet.places import FleetDirectory, read_table
+from penstock.fleet.sage_columns import SIZE, held_of
 from penstock.journal.store import Journal
 
 log = logging.getLogger(__name__)
@@ -47,9 +50,18 @@ class ActionLog:
     def _write(self, row: Mapping[str, Any]) -> None:
         expected = ExpectedEffect("", {"measured": row["measured"], "bound": row["bound"]})
         if row["settings"]:
-            resize = Resize(orjson.loads(row["settings"]), row["reason"], expected)
+            settings, seen = orjson.loads(row["settings"]), {row["symptom"]: row["measured"]}
+            resize = Resize(settings, row["reason"], expected, _before(row), seen)
             verdict: Verdict = Waiting("sent to the application's agent", row["expires_at"])
             self.journal.decided(row["at"], row["application"], resize, verdict, "sage")
             return
         scale = Scale({EXECUTORS: int(row["parallelism"])}, row["reason"], expected)
         self.journal.decided(row["at"], row["application"], scale, Accepted(scale), "sage")
+
+
+def _before(row: Mapping[str, Any]) -> dict[str, str]:
+    """The values that the settings had."""
+    held, after = (
+        held_of(np.array([row[f"{prefix}_{name}"] for name in SIZE])) for prefix in ("held", "after")
+    )
+    return spark_settings(after, held)

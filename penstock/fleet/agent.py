@@ -10,7 +10,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import orjson
@@ -18,8 +18,11 @@ import orjson
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow
 from penstock.decide.policy import ExpectedEffect, Hold, Policy, Proposal, Resize, Scale
-from penstock.decide.sage_metrics import HeldSize
+from penstock.decide.resizer import Limits
+from penstock.decide.sage_fit import fit
+from penstock.decide.sage_metrics import HeldSize, Rule, Sizing, Symptom
 from penstock.decide.sage_sample import GcClock, sample_of
+from penstock.decide.sage_words import spark_settings
 from penstock.errors import PenstockError
 from penstock.fleet.sage_columns import SIZE
 
@@ -67,6 +70,13 @@ class Memory(Protocol):
         """What was written."""
 
 
+class Sized(Protocol):
+    """What the application holds, or would hold with these settings of Spark in place of its own."""
+
+    def __call__(self, window: ApplicationWindow, settings: Mapping[str, str], /) -> HeldSize:
+        """Of one executor."""
+
+
 class FleetPolicy:
     """Proposes what the controller decided until it is so, refused for good, or out of date; each once."""
 
@@ -78,12 +88,14 @@ class FleetPolicy:
         transport: Transport,
         memory: Memory,
         needs: Policy,
-        held: Callable[[ApplicationWindow], HeldSize],
+        held: Sized,
         correlation: Callable[[ApplicationWindow], float] = lambda window: math.nan,
+        limits: Callable[[ApplicationWindow], Limits] | None = None,
     ) -> None:
+        """`limits` tells what hosts and quotas give now, of which the controller knows nothing."""
         self.application = application
         self._transport, self._memory, self._needs = transport, memory, needs
-        self._held, self._correlation = held, correlation
+        self._held, self._correlation, self._limits = held, correlation, limits
         self._unsent: deque[Mapping[str, Any]] = deque(maxlen=MOST_UNSENT)
         self._pending: FleetDecision | None = None
         self._handled: int | None = None
@@ -92,13 +104,20 @@ class FleetPolicy:
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Publish the window, and answer with what the controller asks for, if anything."""
         now = window.end
+        if not window.queries:
+            # the controller knows no first batch, and might take memory away in it
+            return NotReady("no batch has ended yet, so nothing is reported", "the first batch")
+        answer: Proposal | NotReady
         try:
-            handled = self._last_handled()
-            self._fetch(now, handled)
+            self._fetch(now, self._last_handled())
             answer = self._answer(now, window)
+        except PenstockError as error:
+            answer = _out_of_reach(error)
+        try:
+            # also where no decision could be had: the window must not be lost
             self._publish(window)
         except PenstockError as error:
-            return NotReady(f"the fleet's controller is out of reach: {error}", "its return")
+            return _out_of_reach(error)
         return answer
 
     def _last_handled(self) -> int:
@@ -109,32 +128,61 @@ class FleetPolicy:
 
     def _fetch(self, now: float, handled: int) -> None:
         """Of all decisions the newest counts; one that came twice or too late counts for nothing."""
-        for decision in self._transport.decisions(self.application):
-            if decision.decision_id <= handled:
-                continue
+        found = [one for one in self._transport.decisions(self.application) if one.decision_id > handled]
+        for decision in found:
+            known = self._pending.decision_id if self._pending is not None else 0
+            if decision.expires_at >= now and decision.decision_id > known:
+                self._pending = decision
+        # last, since it may fail, and what was handed over is not handed over again
+        for decision in found:
             if decision.expires_at < now:
                 self._close(now, decision, "it came after its time")
-            elif self._pending is None or decision.decision_id > self._pending.decision_id:
-                self._pending = decision
 
     def _answer(self, now: float, window: ApplicationWindow) -> Proposal | NotReady:
         decision = self._pending
         if decision is None:
             return Hold("the fleet's controller asks for no change")
-        if decision.settings is not None:
-            self._close(now, decision, "proposed once: new settings need new executors")
-            expected = ExpectedEffect("what the controller expects")
-            told = window.sizing.settings if window.sizing is not None else {}
-            before = {key: told[key] for key in decision.settings if key in told}
-            return Resize(decision.settings, decision.reason, expected, before)
-        if window.parallelism.get(EXECUTORS) == decision.parallelism:
+        fitted, notes = self._fitted(decision, window)
+        reason = "; ".join((decision.reason, *notes))
+        # hosts may have more to give a little later, so that it is asked again until it is out of date
+        if fitted is None and decision.expires_at >= now:
+            return Hold(f"what the controller asks for cannot be met: {reason}")
+        if fitted is not None and fitted.settings is not None:
+            return self._resize(now, fitted, window, reason)
+        if fitted is not None and window.parallelism.get(EXECUTORS) == fitted.parallelism:
             self._close(now, decision, "done")
-            return Hold(f"the size is the one that the controller asked for: {decision.reason}")
-        if decision.expires_at < now:
+            return Hold(f"the size is the one that the controller asked for: {reason}")
+        if fitted is None or decision.expires_at < now:
             self._close(now, decision, "not done in its time")
             return Hold("the controller's last decision is out of date")
-        sizes = {EXECUTORS: int(decision.parallelism or 1)}
-        return Scale(sizes, decision.reason, ExpectedEffect("what the controller expects"))
+        sizes = {EXECUTORS: int(fitted.parallelism or 1)}
+        return Scale(sizes, reason, ExpectedEffect("what the controller expects"))
+
+    def _resize(self, now: float, decision: FleetDecision, window: ApplicationWindow, reason: str) -> Resize:
+        self._close(now, decision, "proposed once: new settings need new executors")
+        settings = decision.settings or {}
+        told = window.sizing.settings if window.sizing is not None else {}
+        before = {key: told[key] for key in settings if key in told}
+        return Resize(settings, reason, ExpectedEffect("what the controller expects"), before)
+
+    def _fitted(
+        self, decision: FleetDecision, window: ApplicationWindow
+    ) -> tuple[FleetDecision | None, tuple[str, ...]]:
+        """What this application's hosts and quotas leave of a decision, and what stood in the way."""
+        if self._limits is None:
+            return decision, ()
+        held = self._held(window, {})
+        wanted = self._held(window, decision.settings or {})
+        if decision.parallelism is not None:
+            wanted = replace(wanted, parallelism=decision.parallelism)
+        fitted = fit(held, Sizing(Rule.NONE, Symptom.NONE, math.nan, math.nan, wanted), self._limits(window))
+        if fitted.decision is None:
+            return None, fitted.notes
+        if not fitted.notes:
+            return decision, ()
+        if decision.settings is None:
+            return replace(decision, parallelism=fitted.decision.after.parallelism), fitted.notes
+        return replace(decision, settings=spark_settings(held, fitted.decision.after)), fitted.notes
 
     def _close(self, now: float, decision: FleetDecision, outcome: str) -> None:
         """The number is on the disk before it is acknowledged: after a restart it is not begun again."""
@@ -142,7 +190,9 @@ class FleetPolicy:
         body = {"decision": number, "outcome": outcome}
         self._memory.remember(now, self.application, "fleet", "handled", body)
         log.info("%s: decision %d: %s", self.application, decision.decision_id, outcome)
-        self._handled, self._pending = number, None
+        self._handled = number
+        if self._pending is not None and self._pending.decision_id <= number:
+            self._pending = None
 
     def _publish(self, window: ApplicationWindow) -> None:
         """Send this window and those that could not be sent before; what cannot be sent waits."""
@@ -153,7 +203,7 @@ class FleetPolicy:
 
     def record(self, window: ApplicationWindow) -> dict[str, Any]:
         """The window as the controller reads it; what Spark does not tell is left out."""
-        held = self._held(window)
+        held = self._held(window, {})
         metrics = sample_of(window, self._gc, self._needed(window))
         metrics["service_correlation"] = self._correlation(window)
         del metrics["seconds"]  # it follows from the ends of the window
@@ -172,3 +222,7 @@ class FleetPolicy:
         if isinstance(answer, Scale):
             return float(answer.parallelism.get(EXECUTORS, math.nan))
         return float(window.parallelism.get(EXECUTORS, math.nan)) if isinstance(answer, Hold) else math.nan
+
+
+def _out_of_reach(error: PenstockError) -> NotReady:
+    return NotReady(f"the fleet's controller is out of reach: {error}", "its return")

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.decide.sage_metrics import Overrides
 from penstock.fleet.records import Read
-from penstock.fleet.round import ORDERS
+from penstock.fleet.round import ORDERED_BY, ORDERS
 
 BUCKETS = 16
 """Rows of columnar state; an application's bucket follows from its name alone and never changes."""
@@ -42,9 +42,11 @@ def pack(read: Read, overrides: Mapping[str, tuple[Overrides, int]]) -> Iterator
 def with_orders(
     windows: pa.Table, names: Sequence[str], overrides: Mapping[str, tuple[Overrides, int]]
 ) -> pa.Table:
-    """The windows with pins and vetoes as bits, and the forced rule with its number."""
+    """The windows with pins and vetoes as bits, the forced rule with its number, and who said it."""
     columns = np.zeros((len(ORDERS), len(names)), dtype=np.int64)
+    by = pa.nulls(len(names), pa.string())
     if overrides:
+        by = pa.array([overrides[name][0].by if name in overrides else None for name in names], pa.string())
         for place, name in enumerate(names):
             if name in overrides:
                 said, force_id = overrides[name]
@@ -56,7 +58,7 @@ def with_orders(
                 )
     for name, column in zip(ORDERS, columns, strict=True):
         windows = windows.append_column(name, pa.array(column))
-    return windows
+    return windows.append_column(ORDERED_BY, by)
 
 
 def encode(table: pa.Table) -> bytes:

@@ -46,6 +46,11 @@ class FleetDirectory:
         """Where the job keeps its progress and its state."""
         return self.root / "checkpoint"
 
+    @property
+    def overrides(self) -> Path:
+        """What operators said of applications."""
+        return self.root / "overrides.json"
+
     def write_decisions(self, batch: int, decisions: pa.Table) -> None:
         """The decisions of one batch; none, no file."""
         if decisions.num_rows:
@@ -76,7 +81,10 @@ class FleetDirectory:
     def status(self) -> pa.Table | None:
         """How all applications stand, or nothing before the first round."""
         found = sorted((self.root / "status").glob("bucket-*.parquet"))
-        return pa.concat_tables([read_table(path) for path in found]) if found else None
+        if not found:
+            return None
+        # files of an earlier version may lack a column until their bucket is judged again
+        return pa.concat_tables([read_table(path) for path in found], promote_options="default")
 
     def dead_letters(self) -> int:
         """How many bad records there were."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,8 +63,11 @@ class Read:
     dead: pa.Table
 
 
-def read_lines(lines: Sequence[bytes], origins: Sequence[str]) -> Read:
-    """Windows from JSON lines, each with its origin; one bad line costs no more than itself."""
+def read_lines(lines: Sequence[bytes], origins: Sequence[str], latest: float = math.inf) -> Read:
+    """Windows from JSON lines, each with its origin; one bad line costs no more than itself.
+
+    A window that ends after `latest` is bad: it would make all later ones of its application look late.
+    """
     kept = [(line, origin) for line, origin in zip(lines, origins, strict=True) if line.strip()]
     lines, origins = [line for line, _ in kept], [origin for _, origin in kept]
     if not lines:
@@ -74,23 +78,25 @@ def read_lines(lines: Sequence[bytes], origins: Sequence[str]) -> Read:
         table = None
     # a record with a line break inside would shift all that follow it
     if table is not None and table.num_rows == len(lines):
-        return checked(table, origins, lines)
-    return _one_by_one(lines, origins)
+        return checked(table, origins, lines, latest)
+    return _one_by_one(lines, origins, latest)
 
 
-def read_parquet(content: bytes, origin: str) -> Read:
+def read_parquet(content: bytes, origin: str, latest: float = math.inf) -> Read:
     """Windows from one Parquet file; one that cannot be read is one bad record."""
     try:
         found = pq.read_table(io.BytesIO(content))
         columns = [_column(found, field) for field in WINDOW]
     except (pa.ArrowException, OSError, ValueError) as error:
         return Read(WINDOW.empty_table(), dead([f"not a Parquet file of windows: {error}"], [origin], [""]))
-    return checked(pa.Table.from_arrays(columns, schema=WINDOW), [origin] * found.num_rows)
+    return checked(pa.Table.from_arrays(columns, schema=WINDOW), [origin] * found.num_rows, latest=latest)
 
 
-def checked(table: pa.Table, origins: Sequence[str], texts: Sequence[bytes] | None = None) -> Read:
+def checked(
+    table: pa.Table, origins: Sequence[str], texts: Sequence[bytes] | None = None, latest: float = math.inf
+) -> Read:
     """Set aside the windows that make no sense, each with its first fault."""
-    fault = faults(table)
+    fault = faults(table, latest)
     bad = np.flatnonzero(fault >= 0).tolist()
     if not bad:
         return Read(table, DEAD.empty_table())
@@ -105,10 +111,11 @@ FAULTS = (
     "a held size is one that no application can have",
     "a metric is negative or infinite",
     "the operators are not in topological order",
+    "the window ends in the future",
 )
 
 
-def faults(table: pa.Table) -> NDArray[np.int64]:
+def faults(table: pa.Table, latest: float = math.inf) -> NDArray[np.int64]:
     """For each window the number of its first fault, or -1."""
     start, end = floats(table, "start"), floats(table, "end")
     signs = (
@@ -117,6 +124,7 @@ def faults(table: pa.Table) -> NDArray[np.int64]:
         _bad_sizes(sizes(table)),
         _bad_metrics(table),
         _bad_operators(table),
+        end > latest,
     )
     found = np.full(table.num_rows, -1, dtype=np.int64)
     for number in reversed(range(len(signs))):
@@ -177,14 +185,14 @@ def _parsed(lines: Sequence[bytes]) -> pa.Table:
     return table.select(WINDOW.names).cast(WINDOW)
 
 
-def _one_by_one(lines: Sequence[bytes], origins: Sequence[str]) -> Read:
+def _one_by_one(lines: Sequence[bytes], origins: Sequence[str], latest: float) -> Read:
     good: list[pa.Table] = []
     bad: list[pa.Table] = []
     for line, origin in zip(lines, origins, strict=True):
         try:
             if not isinstance(orjson.loads(line), dict):
                 raise ValueError("not a JSON object")
-            read = checked(_parsed([line]), [origin], [line])
+            read = checked(_parsed([line]), [origin], [line], latest)
             good.append(read.windows)
             bad.append(read.dead)
         except (ValueError, pa.ArrowException) as error:

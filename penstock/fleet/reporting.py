@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.held_size import held_from
 from penstock.decide.policy import Policy
-from penstock.decide.sage_service_watch import ServiceWatch
+from penstock.decide.resizer import Limits
+from penstock.decide.sage_metrics import HeldSize
+from penstock.decide.sage_service_watch import LAGS, ServiceWatch
 from penstock.fleet.agent import FleetPolicy, Memory, Transport
 from penstock.fleet.places import Topic, place_of
 from penstock.fleet.transport import DirectoryTransport
@@ -15,7 +18,13 @@ from penstock.services import BOARD
 
 
 def reporting_policy(
-    report_to: str, application_name: str, memory: Memory, needs: Policy, spark_conf: Mapping[str, str]
+    report_to: str,
+    application_name: str,
+    memory: Memory,
+    needs: Policy,
+    spark_conf: Mapping[str, str],
+    lags: Sequence[int] = LAGS,
+    limits: Callable[[ApplicationWindow], Limits] | None = None,
 ) -> FleetPolicy:
     """The policy of an application that is steered by a fleet's controller.
 
@@ -23,14 +32,13 @@ def reporting_policy(
     NAME-decisions. `needs` is the policy that would decide alone: its answer is
     told as what the application needs. The name outlives the driver, and the controller knows it by that.
     """
-    return FleetPolicy(
-        application_name,
-        _transport(place_of(report_to)),
-        memory,
-        needs,
-        lambda window: held_from(spark_conf, window),
-        ServiceWatch(BOARD),
-    )
+
+    def held(window: ApplicationWindow, settings: Mapping[str, str]) -> HeldSize:
+        return held_from({**spark_conf, **settings}, window)
+
+    transport = _transport(place_of(report_to))
+    watch = ServiceWatch(BOARD, lags)
+    return FleetPolicy(application_name, transport, memory, needs, held, watch, limits)
 
 
 def _transport(place: Path | Topic) -> Transport:

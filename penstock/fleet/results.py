@@ -11,7 +11,7 @@ from penstock.decide.policy import Resize
 from penstock.decide.sage import WHY
 from penstock.decide.sage_metrics import Overrides, Rule, Sizing
 from penstock.decide.sage_words import proposal_of
-from penstock.fleet.round import FleetSettings, RoundResult, allocated, decision_ids
+from penstock.fleet.round import ORDERED_BY, FleetSettings, RoundResult, allocated, decision_ids
 from penstock.fleet.sage_columns import (
     AWAITING,
     COLUMN,
@@ -55,6 +55,7 @@ STATUS = pa.schema(
         ("needed_cores", pa.float64()),
         ("allocated_bytes", pa.float64()),
         ("needed_bytes", pa.float64()),
+        ("missing_bytes", pa.float64()),
         ("in_flight", pa.int64()),
     ]
 )
@@ -72,7 +73,7 @@ def _decision(result: RoundResult, place: int, name: str, settings: FleetSetting
     sizing = round_of(result.decisions, place).decision
     assert sizing is not None
     held, now = result.held[place], float(result.now[place])
-    proposal = proposal_of(held_of(held), sizing, Overrides())
+    proposal = proposal_of(held_of(held), sizing, Overrides(by=_ordered_by(result, place)))
     row: dict[str, object] = {
         "application": name,
         "decision_id": int(decision_ids(result.now[place : place + 1])[0]),
@@ -91,6 +92,12 @@ def _decision(result: RoundResult, place: int, name: str, settings: FleetSetting
     return row | {"parallelism": sizing.after.parallelism, "operators": _wanted(result, place, sizing)}
 
 
+def _ordered_by(result: RoundResult, place: int) -> str:
+    if ORDERED_BY not in result.windows.column_names:
+        return ""
+    return str(result.windows[ORDERED_BY][int(result.window[place])].as_py() or "")
+
+
 def _wanted(result: RoundResult, place: int, sizing: Sizing) -> list[int] | None:
     """Instances of every operator, where each has its own and they add up to what was decided."""
     window = int(result.window[place])
@@ -107,7 +114,9 @@ def status_of(state: FleetState, settings: FleetSettings) -> pa.Table:
     needed = newest[:, COLUMN["needed_parallelism"]]
     wanted = np.where(np.isnan(needed), state.held[:, PARALLELISM], needed)
     cores, memory = allocated(state.held)
-    each = _needed_bytes(newest, state.held, settings)
+    lasting = _lasting_heap(state, settings)
+    each = _needed_bytes(newest, lasting, state.held, settings)
+    missing = _missing_bytes(newest, lasting, state.held, settings)
     columns = [
         state.names,
         state.newest,
@@ -117,20 +126,38 @@ def status_of(state: FleetState, settings: FleetSettings) -> pa.Table:
         wanted * state.held[:, CORES],
         memory,
         wanted * each,
+        state.held[:, PARALLELISM] * missing,
         state.in_flight,
     ]
     return pa.Table.from_arrays([pa.array(column) for column in columns], schema=STATUS)
 
 
-def _needed_bytes(newest: Floats, held: Floats, settings: FleetSettings) -> Floats:
+def _lasting_heap(state: FleetState, settings: FleetSettings) -> Floats:
+    """Heap that was in use all the while: between two collections use rises to the brim, whatever lives."""
+    recent = state.history[:, -settings.sage.least_up_samples :, COLUMN["heap_used_bytes"]]
+    lasting: Floats = recent.min(axis=1).astype(np.float64)
+    return lasting
+
+
+def _needed_bytes(newest: Floats, lasting: Floats, held: Floats, settings: FleetSettings) -> Floats:
     """Memory that one executor needs, as P6 and P7 would have it; what is not measured is taken as held."""
-    committed, used = newest[:, COLUMN["heap_committed_bytes"]], newest[:, COLUMN["heap_used_bytes"]]
-    heap = np.fmax(committed, used / settings.sage.heap_used_high)
+    committed = newest[:, COLUMN["heap_committed_bytes"]]
+    heap = np.fmax(committed, lasting / settings.sage.heap_used_high)
     heap = np.maximum(heap, settings.sage.least_heap_bytes)
     beside = np.maximum(newest[:, COLUMN["memory_used_bytes"]] - committed, 0) / settings.sage.overhead_target
     beside = np.maximum(beside, settings.sage.least_overhead_bytes)
     heap = np.where(np.isnan(heap), held[:, HEAP], heap)
     return heap + np.where(np.isnan(beside), held[:, OVERHEAD], beside)
+
+
+def _missing_bytes(newest: Floats, lasting: Floats, held: Floats, settings: FleetSettings) -> Floats:
+    """Memory that one executor is short of by the bounds of P1 and P2; none where it is not measured."""
+    heap = lasting / settings.sage.heap_used_high - held[:, HEAP]
+    beside = newest[:, COLUMN["memory_used_bytes"]] - newest[:, COLUMN["heap_committed_bytes"]]
+    full = beside > settings.sage.overhead_high * held[:, OVERHEAD]
+    overhead = np.where(full, beside / settings.sage.overhead_target - held[:, OVERHEAD], 0.0)
+    missing: Floats = np.nan_to_num(np.maximum(heap, 0.0)) + np.nan_to_num(np.maximum(overhead, 0.0))
+    return missing
 
 
 def told(result: RoundResult) -> dict[str, object]:

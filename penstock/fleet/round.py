@@ -33,6 +33,8 @@ from penstock.fleet.state import FleetState, push, with_applications
 
 ORDERS = ("pinned", "vetoed", "forced", "force_id")
 """Columns of what operators said, which are joined to windows before the round."""
+ORDERED_BY = "ordered_by"
+"""The column of who said it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from penstock.errors import BadInput
-from penstock.fleet.overrides import read_overrides
+from penstock.fleet.overrides import keep_overrides, overrides_in_effect
 from penstock.fleet.packing import DEAD_BUCKET, PACKED, decode, encode, pack
 from penstock.fleet.places import FleetDirectory, Topic
 from penstock.fleet.records import read_lines, read_parquet
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 _FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _RESULT = "bucket INT, kind STRING, payload BINARY"
 _STATE = "state BINARY"
+MOST_AHEAD_SECONDS = 3600.0
+"""An agent's clock may be wrong by so much."""
 DECISIONS, STATUS, TOLD, DEAD = "decisions", "status", "told", "dead"
 
 
@@ -67,6 +70,14 @@ def start(
 
     `after_batch` is called with the decisions of each batch once they are on the disk, at least once.
     """
+
+    def after(batch: int, decisions: pa.Table) -> None:
+        if overrides is not None:
+            keep_overrides(overrides, time.time())
+        after_batch(batch, decisions)
+
+    if overrides is not None:
+        keep_overrides(overrides, time.time())
     trigger = {"processingTime": interval} if interval else {"availableNow": True}
     packed = _read(spark, source).mapInArrow(_packer(overrides), _ddl(PACKED))
     judged = packed.groupBy("bucket").applyInPandasWithState(
@@ -74,7 +85,7 @@ def start(
     )
     return (
         judged.writeStream.outputMode("update")
-        .foreachBatch(_sink(directory, after_batch))
+        .foreachBatch(_sink(directory, after))
         .option("checkpointLocation", str(directory.checkpoint.absolute()))
         .queryName("penstock-fleet")
         .trigger(**trigger)
@@ -97,7 +108,7 @@ def _read(spark: SparkSession, source: Path | Topic) -> DataFrame:
 
 def _packer(overrides: Path | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def packer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        said = read_overrides(overrides)
+        said, _ = overrides_in_effect(overrides)
         for batch in batches:
             for read in _reads(batch):
                 rows = list(pack(read, said))
@@ -114,15 +125,16 @@ def _reads(batch: pa.RecordBatch) -> Iterator[Any]:
     """Parquet files one by one; lines of JSON of all files and messages together."""
     lines: list[bytes] = []
     origins: list[str] = []
+    latest = time.time() + MOST_AHEAD_SECONDS
     for path, content in zip(batch["path"].to_pylist(), batch["content"], strict=True):
         text = content.as_py() or b""
         if path.endswith(".parquet"):
-            yield read_parquet(text, path)
+            yield read_parquet(text, path, latest)
             continue
         found = text.split(b"\n")
         lines.extend(found)
         origins.extend([path] * len(found))
-    yield read_lines(lines, origins)
+    yield read_lines(lines, origins, latest)
 
 
 def _judge(settings: FleetSettings) -> Callable[..., Iterator[pd.DataFrame]]:

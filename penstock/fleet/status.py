@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from penstock.dataflow.metrics import Floats
+from penstock.fleet.overrides import overrides_in_effect
 from penstock.fleet.places import FleetDirectory
+from penstock.view import figures
+from penstock.view.entries import Entries
 
 HOUR = 3600.0
 MOST_LISTED = 20
@@ -23,17 +29,27 @@ Plain = dict[str, Any]
 
 def fleet_status(directory: FleetDirectory, now: float) -> Plain:
     """The fleet as plain data; the longest lists are cut, their lengths are told."""
-    table = directory.status()
+    everyone = directory.status()
+    table = _heard_of(everyone, now)
     decisions = directory.decisions(since=now - HOUR)
+    overrides, problem = overrides_in_effect(directory.overrides)
     return {
         "now": now,
+        "silent_applications": 0 if everyone is None or table is None else everyone.num_rows - table.num_rows,
         **_sums(table),
         "undersized": _undersized(table),
         "most_wasteful": _wasteful(table),
         "decided_last_hour": dict(sorted(Counter(str(row["rule"]) for row in decisions).items())),
         "decisions": [_short(row) for row in decisions[-MOST_LISTED:]],
         "dead_letters": directory.dead_letters(),
+        "overridden_applications": len(overrides),
+        "overrides_problem": problem,
     }
+
+
+def _heard_of(table: pa.Table | None, now: float) -> pa.Table | None:
+    """Those that reported in the last hour: what has ended holds nothing, and is not in the sums."""
+    return None if table is None else table.filter(pc.greater_equal(table["at"], now - HOUR))
 
 
 def _sums(table: pa.Table | None) -> Plain:
@@ -52,19 +68,41 @@ def _sums(table: pa.Table | None) -> Plain:
         "allocated_gib": float(columns["allocated_bytes"].sum() / GIB),
         "needed_gib": float(columns["needed_bytes"].sum() / GIB),
         "wasted_gib": float(waste["gib"]),
-        "undersized_applications": int((columns["needed_parallelism"] > columns["parallelism"]).sum()),
+        "missing_gib": float(_missing_gib(table).sum()),
+        "undersized_applications": int(_is_undersized(table).sum()),
         "in_flight": int((columns["in_flight"] > 0).sum()),
     }
 
 
 def _undersized(table: pa.Table | None) -> list[Plain]:
-    """Those that need most beyond what they hold, first."""
+    """Those that need most beyond what they hold, first: executors, and then memory."""
     if table is None:
         return []
-    lack = table["needed_parallelism"].to_numpy() - table["parallelism"].to_numpy()
-    order = np.argsort(-np.nan_to_num(lack))[:MOST_LISTED]
-    rows = table.take(pa.array(order[lack[order] > 0])).to_pylist()
-    return [{key: row[key] for key in ("application", "parallelism", "needed_parallelism")} for row in rows]
+    missing, small = _missing_gib(table), np.flatnonzero(_is_undersized(table))
+    order = small[np.lexsort((-missing[small], -_lack(table)[small]))][:MOST_LISTED]
+    rows = table.take(pa.array(order)).to_pylist()
+    names = ("application", "parallelism", "needed_parallelism")
+    return [
+        {**{key: row[key] for key in names}, "missing_gib": float(missing[place])}
+        for row, place in zip(rows, order, strict=True)
+    ]
+
+
+def _is_undersized(table: pa.Table) -> NDArray[np.bool_]:
+    return (_lack(table) > 0) | (_missing_gib(table) > 0)
+
+
+def _lack(table: pa.Table) -> Floats:
+    """Executors that are needed beyond those held; none where the need is not known."""
+    lack: Floats = np.nan_to_num(table["needed_parallelism"].to_numpy() - table["parallelism"].to_numpy())
+    return lack
+
+
+def _missing_gib(table: pa.Table) -> Floats:
+    if "missing_bytes" not in table.column_names:
+        return np.zeros(table.num_rows)
+    missing: Floats = np.nan_to_num(table["missing_bytes"].to_numpy().astype(np.float64)) / GIB
+    return missing
 
 
 def _wasteful(table: pa.Table | None) -> list[Plain]:
@@ -91,21 +129,41 @@ def status_table(status: Plain) -> Group:
     """The status for a terminal."""
     sums = Table(box=None, show_header=False)
     for label, text in _lines(status):
-        sums.add_row(Text(label, style="dim"), text)
-    decisions = Table("application", "rule", "why", box=None, header_style="dim")
-    for row in status["decisions"]:
-        decisions.add_row(row["application"], row["rule"], row["reason"])
-    small = Table("undersized", "holds", "needs", box=None, header_style="dim")
-    for row in status["undersized"]:
-        small.add_row(row["application"], str(row["parallelism"]), f"{row['needed_parallelism']:.0f}")
-    return Group(
-        sums, *([small] if status["undersized"] else []), *([decisions] if status["decisions"] else [])
-    )
+        sums.add_row(Text(label, style="dim"), Text(text))
+    return Group(sums, *(Group(Text(""), part) for part in _lists(status)))
+
+
+def _lists(status: Plain) -> Iterator[Entries]:
+    undersized = [
+        (row["application"], row["parallelism"], figures.count(row["needed_parallelism"]), row["missing_gib"])
+        for row in status["undersized"]
+    ]
+    spare = [(row["application"], row["spare_cores"], row["spare_gib"]) for row in status["most_wasteful"]]
+    decided = [
+        (figures.day_and_clock(row["at"]), row["application"], row["rule"], row["reason"])
+        for row in status["decisions"]
+    ]
+    for title, names, rows, heading in (
+        ("undersized", ("application", "holds", "needs", "short of GiB"), undersized, 1),
+        ("most to spare", ("application", "cores", "GiB"), spare, 1),
+        ("decided in the last hour", ("time", "application", "rule", "why"), decided, 2),
+    ):
+        if rows:
+            yield Entries(names, [tuple(map(_cell, row)) for row in rows], heading, title)
+
+
+def _cell(value: object) -> Text:
+    """Names and reasons are text, whatever they hold."""
+    return Text(f"{value:,.1f}" if isinstance(value, float) else str(value))
 
 
 def _lines(status: Plain) -> list[tuple[str, str]]:
     rules = ", ".join(f"{rule} {count}" for rule, count in status["decided_last_hour"].items())
-    lines = [("applications", f"{status['applications']:,}")]
+    problem = status["overrides_problem"]
+    said = f"; what was said last counts, since {problem}" if problem else ""
+    quiet = status["silent_applications"]
+    silent = f", and {quiet:,} of which nothing was heard in the last hour" if quiet else ""
+    lines = [("applications", f"{status['applications']:,}{silent}")]
     if status["applications"]:
         shown = (("cores", "cores"), ("memory in GiB", "gib"))
         lines += [
@@ -118,6 +176,7 @@ def _lines(status: Plain) -> list[tuple[str, str]]:
     return [
         *lines,
         ("undersized", f"{status['undersized_applications']:,}"),
+        ("overridden", f"{status['overridden_applications']:,}{said}"),
         ("in flight", f"{status['in_flight']:,}"),
         ("decided in the last hour", rules or "nothing"),
         ("bad records", f"{status['dead_letters']:,}"),

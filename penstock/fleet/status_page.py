@@ -22,8 +22,10 @@ _STYLE = """
 
 def page(status: Plain) -> str:
     """The page as text."""
+    problem = status["overrides_problem"]
     parts = [
         tiles(_figures(status)),
+        f'<p class="quiet">The last readable overrides count: {escape(problem)}</p>' if problem else "",
         _shares(status),
         _listed("Undersized", status["undersized"], "Every application holds what it needs."),
         _listed("Most to spare", status["most_wasteful"], "No application has anything to spare."),
@@ -40,16 +42,21 @@ def write_page(status: Plain, path: Path) -> Path:
 
 def _figures(status: Plain) -> list[Figure]:
     decided = status["decided_last_hour"]
-    spare = [
-        ("cores to spare", f"{status['wasted_cores']:,.0f}", f"of {status['allocated_cores']:,.0f}"),
-        ("memory to spare", f"{status['wasted_gib']:,.0f} GiB", f"of {status['allocated_gib']:,.0f} GiB"),
-    ]
     return [
-        *(spare if status["applications"] else []),
+        *(_spare(status) if status["applications"] else []),
         ("undersized", f"{status['undersized_applications']:,}", "hold less than they need"),
         ("decided", f"{sum(decided.values()):,}", "in the last hour"),
         ("in flight", f"{status['in_flight']:,}", "not acknowledged yet"),
         ("bad records", f"{status['dead_letters']:,}", "set aside"),
+        ("overridden", f"{status['overridden_applications']:,}", "by operators"),
+        ("silent", f"{status['silent_applications']:,}", "not heard of in the last hour"),
+    ]
+
+
+def _spare(status: Plain) -> list[Figure]:
+    return [
+        ("cores to spare", f"{status['wasted_cores']:,.0f}", f"of {status['allocated_cores']:,.0f}"),
+        ("memory to spare", f"{status['wasted_gib']:,.0f} GiB", f"of {status['allocated_gib']:,.0f} GiB"),
     ]
 
 

@@ -10,9 +10,11 @@ import orjson
 import pytest
 
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import EXECUTORS
+from penstock.dataflow.window import EXECUTORS, ApplicationWindow
 from penstock.decide.held_size import held_from, size_in_bytes
 from penstock.decide.policy import Hold, Resize, Scale
+from penstock.decide.resizer import Limits
+from penstock.decide.sage_metrics import HeldSize
 from penstock.decide.sage_service_watch import ServiceWatch
 from penstock.errors import ActionFailed, BadInput
 from penstock.fleet.agent import MOST_UNSENT, FleetDecision, FleetPolicy
@@ -37,7 +39,7 @@ class Post:
     def __init__(self) -> None:
         self.sent: list[Mapping[str, Any]] = []
         self.waiting: list[FleetDecision] = []
-        self.away = False
+        self.away = self.silent = False
 
     def publish(self, record: Mapping[str, Any]) -> None:
         if self.away:
@@ -45,6 +47,8 @@ class Post:
         self.sent.append(record)
 
     def decisions(self, application: str) -> Sequence[FleetDecision]:
+        if self.silent:
+            raise ActionFailed("no answer")
         found, self.waiting = self.waiting, []
         return found
 
@@ -54,8 +58,13 @@ def journal(tmp_path: Path) -> Journal:
     return open_journal(tmp_path / "journal.db")
 
 
-def an_agent(post: Any, journal: Journal, needed: int = 4) -> FleetPolicy:
-    return FleetPolicy("words", post, journal, FixedPolicy(a_scale(needed)), lambda w: held_from(CONF, w))
+def a_size(window: ApplicationWindow, settings: Mapping[str, str]) -> HeldSize:
+    return held_from({**CONF, **settings}, window)
+
+
+def an_agent(post: Any, journal: Any, needed: int = 4, limits: Limits | None = None) -> FleetPolicy:
+    allowed = None if limits is None else lambda window: limits
+    return FleetPolicy("words", post, journal, FixedPolicy(a_scale(needed)), a_size, limits=allowed)
 
 
 def test_windows_are_published_with_what_is_known(journal: Journal):
@@ -170,9 +179,7 @@ def test_a_size_that_is_none_names_its_key():
 def test_a_backlog_that_follows_a_service_is_told_to_the_controller(journal: Journal):
     """The service is slow in the second half, and the backlog grows in it."""
     board, post = ServiceBoard(), Post()
-    agent = FleetPolicy(
-        "words", post, journal, FixedPolicy(a_scale(4)), lambda w: held_from(CONF, w), ServiceWatch(board)
-    )
+    agent = FleetPolicy("words", post, journal, FixedPolicy(a_scale(4)), a_size, ServiceWatch(board))
     backlog = 0.0
     for number in range(1, 21):
         latency = 0.1 if number <= 10 else 2.0

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import orjson
 
-from penstock.dataflow.window import ExecutorUse, SizingFacts
+from penstock.dataflow.window import ApplicationWindow, ExecutorUse, SizingFacts
 from penstock.decide.held_size import held_from
 from penstock.decide.policy import Hold, Resize
+from penstock.decide.sage_metrics import HeldSize
 from penstock.fleet.agent import FleetDecision, FleetPolicy
 from penstock.fleet.records import read_lines
 from penstock.fleet.results import decisions_of
@@ -25,6 +27,10 @@ CONF = {"spark.executor.memory": "4g", "spark.executor.memoryOverhead": "1g"}
 USE = ExecutorUse(3.9 * GIB, 4 * GIB, 4.4 * GIB, 0.5, 0.1, 1.0, 0.0)
 
 
+def a_size(window: ApplicationWindow, settings: Mapping[str, str]) -> HeldSize:
+    return held_from({**CONF, **settings}, window)
+
+
 def a_sized_window(end: float):
     window = a_window(end)
     states = tuple(replace(executor, use=USE) for executor in window.executors)
@@ -34,7 +40,7 @@ def a_sized_window(end: float):
 def test_a_full_heap_is_told_decided_on_and_proposed_with_the_value_before(tmp_path: Path):
     post = Post()
     with closing(open_journal(tmp_path / "journal.db")) as journal:
-        agent = FleetPolicy("words", post, journal, FixedPolicy(Hold("right")), lambda w: held_from(CONF, w))
+        agent = FleetPolicy("words", post, journal, FixedPolicy(Hold("right")), a_size)
         for number in range(1, 6):
             agent.propose(a_sized_window(10.0 * number))
         lines = [orjson.dumps(record) for record in post.sent]

@@ -72,6 +72,16 @@ def test_a_line_that_is_no_window_costs_no_more_than_itself(line: bytes):
     assert read.dead.num_rows == 1 and read.dead["reason"][0].as_py()
 
 
+def test_a_window_from_the_future_is_set_aside():
+    """Taken for the newest, it would make all windows after it look late for good."""
+    read = read_lines(lines(a_record("a", end=90.0), a_record("b", end=110.0)), ["file-1"] * 2, latest=100.0)
+    assert read.windows["application"].to_pylist() == ["a"]
+    assert read.dead["reason"].to_pylist() == ["the window ends in the future"]
+    stored = io.BytesIO()
+    pq.write_table(a_table(a_record("a", end=110.0)), stored)
+    assert read_parquet(stored.getvalue(), "file-2", latest=100.0).dead.num_rows == 1
+
+
 def test_files_that_are_no_parquet_are_one_bad_record():
     read = read_parquet(b"not parquet", "file-2")
     assert read.windows.num_rows == 0 and "not a Parquet file" in read.dead["reason"][0].as_py()

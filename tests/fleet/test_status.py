@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
+from rich.console import Console
 
 from penstock.cli import perform
 from penstock.decide.sage_metrics import Overrides, Parameter, Rule
@@ -24,6 +27,8 @@ from penstock.journal.store import open_journal
 from tests.fleet.agents import GIB, a_record, a_table
 
 SETTINGS = FleetSettings()
+START = time.time() - 100.0
+"""Commands ask the clock, and what is an hour old is told as silent."""
 
 
 @pytest.fixture
@@ -32,9 +37,9 @@ def directory(tmp_path: Path) -> FleetDirectory:
     place, state = FleetDirectory(tmp_path / "fleet"), empty_state()
     for number in range(1, 6):
         table = a_table(
-            a_record("hungry", end=10.0 * number, heap_used_bytes=5.8 * GIB),
-            a_record("short", end=10.0 * number, needed_parallelism=7, backlog_records=1e5 * number),
-            a_record("idle", end=10.0 * number, held_parallelism=10),
+            a_record("hungry", end=START + 10.0 * number, heap_used_bytes=5.8 * GIB),
+            a_record("short", end=START + 10.0 * number, needed_parallelism=7, backlog_records=1e5 * number),
+            a_record("idle", end=START + 10.0 * number, held_parallelism=10),
         )
         result = play(state, table, SETTINGS)
         state = result.state
@@ -44,15 +49,29 @@ def directory(tmp_path: Path) -> FleetDirectory:
     return place
 
 
+def shown(status: dict[str, Any]) -> list[str]:
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(status_table(status))
+    return captured.get().splitlines()
+
+
 def test_the_status_names_waste_and_need(directory: FleetDirectory):
-    status = fleet_status(directory, now=100.0)
-    assert (status["applications"], status["undersized_applications"]) == (3, 1)
-    assert status["undersized"] == [{"application": "short", "parallelism": 4, "needed_parallelism": 7.0}]
+    status = fleet_status(directory, now=START + 100.0)
+    assert (status["applications"], status["undersized_applications"]) == (3, 2)
+    short, hungry = status["undersized"]
+    known = {"application": "short", "parallelism": 4, "needed_parallelism": 7.0, "missing_gib": 0.0}
+    assert short == known, "executors before memory"
+    assert (hungry["application"], hungry["needed_parallelism"]) == ("hungry", 4.0)
+    assert hungry["missing_gib"] == pytest.approx(4 * (5.8 / 0.85 - 6), rel=1e-4) == status["missing_gib"]
     assert (status["allocated_cores"], status["wasted_cores"]) == (72.0, 24.0)
     assert status["most_wasteful"][0]["application"] == "idle"
     assert status["decided_last_hour"] == {"P1": 1, "P4": 1}
     assert (status["in_flight"], status["dead_letters"]) == (2, 1)
-    assert fleet_status(directory, now=4000.0)["decisions"] == [], "more than an hour ago"
+    later = fleet_status(directory, now=START + 4000.0)
+    assert later["decisions"] == [], "more than an hour ago"
+    assert (later["applications"], later["silent_applications"]) == (0, 3), "what ended holds nothing"
+    assert "3 of which nothing was heard" in "".join(shown(later))
 
 
 def test_it_is_shown_as_table_json_and_page(
@@ -60,12 +79,14 @@ def test_it_is_shown_as_table_json_and_page(
 ):
     page = tmp_path / "fleet.html"
     assert perform(["fleet", "status", str(directory.root), "--html", str(page), "--json"]) == 0
-    shown = orjson.loads(capsys.readouterr().out)
-    assert shown["applications"] == 3
+    told = orjson.loads(capsys.readouterr().out)
+    assert told["applications"] == 3
     assert "short" in page.read_text() and "60 of 72" in page.read_text()
     assert "http" not in page.read_text(), "a page needs no network"
     assert perform(["fleet", "status", str(directory.root)]) == 0
-    assert "undersized" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split() == ["short", "4", "7", "0.0"] for line in lines)
+    assert any(line.split()[:2] == ["idle", "24.0"] for line in lines), "who has most to spare"
 
 
 def test_names_in_a_page_are_text(tmp_path: Path):
@@ -75,7 +96,37 @@ def test_names_in_a_page_are_text(tmp_path: Path):
     status = fleet_status(place, 10.0)
     text = write_page(status, tmp_path / "page.html").read_text()
     assert "&lt;b&gt;" in text and "<b>" not in text
-    assert status_table(status)
+
+
+def test_names_in_a_table_are_text_and_nothing_is_cut(tmp_path: Path):
+    place, name = FleetDirectory(tmp_path), "[/red]" + "x" * 100
+    state = play(empty_state(), a_table(a_record(name, needed_parallelism=9)), SETTINGS).state
+    place.write_status(0, status_of(state, SETTINGS))
+    assert name in "".join("".join(shown(fleet_status(place, 10.0))).split())
+
+
+def test_use_that_rises_to_the_brim_between_two_collections_is_no_shortage():
+    state = empty_state()
+    for number, used in enumerate((5.9, 5.9, 2.0, 5.9, 5.9), start=1):
+        record = a_record("a", end=10.0 * number, heap_used_bytes=used * GIB)
+        state = play(state, a_table(record), SETTINGS).state
+    assert status_of(state, SETTINGS)["missing_bytes"].to_pylist() == [0.0]
+
+
+def test_memory_beside_the_heap_can_be_missing_too(tmp_path: Path):
+    state = play(empty_state(), a_table(a_record("a", memory_used_bytes=6.9 * GIB)), SETTINGS).state
+    (missing,) = status_of(state, SETTINGS)["missing_bytes"].to_pylist()
+    assert missing == pytest.approx(4 * (1.0 / 0.8 - 1.0) * GIB, rel=1e-4)
+
+
+def test_a_status_of_an_earlier_version_is_read(tmp_path: Path):
+    place = FleetDirectory(tmp_path)
+    state = play(empty_state(), a_table(a_record("a", needed_parallelism=9)), SETTINGS).state
+    old = status_of(state, SETTINGS).drop_columns(["missing_bytes"])
+    place.write_status(0, old)
+    assert fleet_status(place, 10.0)["undersized_applications"] == 1
+    place.write_status(1, status_of(state, SETTINGS))
+    assert fleet_status(place, 10.0)["undersized_applications"] == 2
 
 
 def test_an_empty_directory_is_an_empty_fleet(tmp_path: Path):
@@ -157,6 +208,8 @@ def test_decisions_get_into_the_journal_once_and_in_order(directory: FleetDirect
     records = {record.application: record for record in journal.decisions()}
     assert (records["hungry"].answer["kind"], records["hungry"].count) == ("resize", 1)
     assert records["hungry"].answer["settings"] == {"spark.executor.memory": "9216m"}
+    assert records["hungry"].answer["before"] == {"spark.executor.memory": "6144m"}
+    assert records["hungry"].answer["seen"] == {"heap-used": pytest.approx(5.8 / 6)}
     assert records["short"].answer["parallelism"] == {"executors": 7}
 
 
