@@ -83,3 +83,16 @@ def test_a_fleet_is_judged_once_whatever_comes_twice_late_or_broken(fleet: Fleet
     fleet.publish(5)
     fleet.work()
     assert sorted(fleet.decided()) == expected, "the actions are in flight"
+
+
+@pytest.mark.soak
+def test_overrides_that_break_while_it_runs_stop_nothing_and_go_on_to_count(fleet: Fleet, tmp_path: Path):
+    said = tmp_path / "overrides.json"
+    said.write_text('{"app-0": {"by": "ops", "veto": ["P1"]}}')
+    for number in (1, 2, 3):
+        fleet.publish(number)
+    fleet.work(overrides=said)
+    said.write_text('{"app-0": {"by"')
+    fleet.publish(4)
+    fleet.work(overrides=said)
+    assert sorted(name for name, _, _ in fleet.decided()) == sorted(set(NAMES[::3]) - {"app-0"})
