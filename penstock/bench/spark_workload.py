@@ -54,14 +54,28 @@ class Pace:
 def run_load(
     spark: SparkSession, entry: Workload, ask: Ask, checkpoint: Path, pace: Pace, progress: Progress
 ) -> LoadOutcome:
-    """Offer the load from now on; what happens in the warm-up is not judged.
+    """Offer the load from now on, and judge what becomes of it; too few batches are an error."""
+    found, ended = watched_load(spark, entry, ask, checkpoint, pace, progress)
+    if found is None:
+        raise ActionFailed(
+            f"{entry.name} ended fewer than three batches in {3 * pace.seconds:g} s after the warm-up "
+            f"({ended}): let it run longer, or offer less"
+        )
+    return found
 
-    Slow batches get three times the time before they are called too few.
+
+def watched_load(
+    spark: SparkSession, entry: Workload, ask: Ask, checkpoint: Path, pace: Pace, progress: Progress
+) -> tuple[LoadOutcome | None, int]:
+    """Offer the load from now on; what happens in the warm-up is not judged. Also how many batches ended.
+
+    Slow batches get three times the time before they are too few, and there is no outcome.
     """
     begun = time.time() + HEAD_START_SECONDS
     ask, profile = replace(ask, start=begun), parse_profile(ask.profile)
     since = begun + pace.warm_up_seconds
-    found, seen = None, []
+    found: LoadOutcome | None = None
+    seen: list[Committed] = []
     with running(spark, entry, ask, checkpoint, pace.trigger_seconds) as query:
         for times in (1, 2, 3):
             for left in _until(query, since + times * pace.seconds):
@@ -70,12 +84,7 @@ def run_load(
             found = outcome(profile, begun, seen, since)
             if found is not None:
                 break
-    if found is None:
-        raise ActionFailed(
-            f"{entry.name} ended fewer than three batches in {3 * pace.seconds:g} s ({len(seen)} in all): "
-            "let it run longer, or offer less"
-        )
-    return found
+    return found, sum(batch.began >= since for batch in seen)
 
 
 def warm(spark: SparkSession, entry: Workload, ask: Ask, checkpoint: Path, records: int) -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -104,9 +105,11 @@ def write_report(outcomes: list[PartOutcome], quick: bool, directory: Path) -> d
     """The page and the JSON file; gives what the JSON file holds."""
     from penstock.evidence.page import counted, write_page
 
-    page = write_page(outcomes, machine(), directory / "evidence.html")
+    written = datetime.now(UTC)
+    page = write_page(outcomes, f"{machine()} · written on {written:%Y-%m-%d}", directory / "evidence.html")
     result = {
         "machine": machine(),
+        "written": written.isoformat(timespec="seconds"),
         "quick": quick,
         "summary": counted(outcomes),
         "html": str(page),

@@ -21,6 +21,7 @@ from penstock.errors import BadInput
 if TYPE_CHECKING:
     from penstock.workloads.arrivals import LoadOutcome
     from penstock.workloads.catalog import Ask, Workload
+    from penstock.workloads.sustaining import Judgement
 
 
 def add_to(app: typer.Typer) -> None:
@@ -113,7 +114,7 @@ def profile_of(rate: str) -> str:
 
 def _run(entry: Workload, ask: Ask, seconds: list[float], cores: int) -> dict[str, Any]:
     from penstock.bench.spark_cluster import cluster, scratch_directory
-    from penstock.bench.spark_workload import Pace, run_load, warm, workload_shape
+    from penstock.bench.spark_workload import Pace, warm, watched_load, workload_shape
 
     if entry.prepare is not None:
         entry.prepare(ask)
@@ -123,12 +124,12 @@ def _run(entry: Workload, ask: Ask, seconds: list[float], cores: int) -> dict[st
         shape = workload_shape(cores, f"penstock workload {entry.name}")
         with cluster(shape) as spark, scratch_directory() as scratch:
             warm(spark, entry, ask, scratch / "warm", round(rate))
-            found = run_load(spark, entry, ask, scratch / "checkpoint", pace, advance)
+            found, ended = watched_load(spark, entry, ask, scratch / "checkpoint", pace, advance)
     result = {
         "workload": entry.name,
         "profile": ask.profile,
         "cores": cores,
-        **figures_of(found, ask.profile, cores),
+        **(figures_of(found, ask.profile, cores) if found else none_of(ended, 3 * pace.seconds)),
     }
     return {**result, **_yahoo_latency(ask.redis, seconds[0])} if entry.name == "yahoo" else result
 
@@ -147,10 +148,20 @@ def figures_of(found: LoadOutcome, profile: str, cores: int) -> dict[str, Any]:
 
     figures = {key: round(value, 1) for key, value in dataclasses.asdict(found).items()}
     per_core = round(found.records_per_second / cores, 1)
-    judged = judge(found, parse_profile(profile))
-    longer = None if judged.longer_seconds is None else f"{judged.longer_seconds:.0f}s"
-    verdict = {"sustained": judged.sustained, "why": judged.why, "run_longer": longer}
+    verdict = _verdict(judge(found, parse_profile(profile)))
     return {**figures, "records_per_second_per_core": per_core, **verdict}
+
+
+def none_of(batches: int, seconds: float) -> dict[str, Any]:
+    """The report of a run with so few batches that there are no figures."""
+    from penstock.workloads.sustaining import too_few
+
+    return {"batches": batches, "seconds": seconds, **_verdict(too_few(batches, seconds))}
+
+
+def _verdict(judged: Judgement) -> dict[str, Any]:
+    longer = None if judged.longer_seconds is None else f"{judged.longer_seconds:.0f}s"
+    return {"sustained": judged.sustained, "why": judged.why, "run_longer": longer}
 
 
 def _yahoo_latency(redis: str, warm_up_seconds: float) -> dict[str, float]:

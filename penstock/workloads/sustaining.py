@@ -32,13 +32,18 @@ class Judgement:
 def judge(found: LoadOutcome, profile: Profile) -> Judgement:
     """What the run shows about the rate that was offered."""
     if found.batches < LEAST_BATCHES:
-        each = found.seconds / found.batches
-        why = f"only {found.batches} batches ended in {found.seconds:.0f} s, {LEAST_BATCHES} are the fewest"
-        return _unsure(found, why, 1.5 * LEAST_BATCHES * each)
+        return too_few(found.batches, found.seconds)
     if found.seconds < (period := _period(profile)):
         why = f"{found.seconds:.0f} s are less than one period of the load, {period:g} s"
-        return _unsure(found, why, 1.5 * period)
+        return _unsure(found.seconds, why, 1.5 * period)
     return _by_interval(found)
+
+
+def too_few(batches: int, seconds: float) -> Judgement:
+    """What can be said when hardly any batch ended: how long five would take, and half as long again."""
+    counted = {0: "no batch", 1: "only one batch"}.get(batches, f"only {batches} batches")
+    why = f"{counted} ended in {seconds:.0f} s, and {LEAST_BATCHES} are the fewest that tell"
+    return _unsure(seconds, why, 1.5 * LEAST_BATCHES * seconds / max(batches, 1))
 
 
 def _by_interval(found: LoadOutcome) -> Judgement:
@@ -51,12 +56,12 @@ def _by_interval(found: LoadOutcome) -> Judgement:
     # by least squares the error shrinks with the run's length to the power of 3/2
     apart = abs(found.backlog_growth_per_second - most)
     times = min((half / apart) ** (2 / 3), MOST_TIMES) if apart else MOST_TIMES
-    return _unsure(found, why, found.seconds * times)
+    return _unsure(found.seconds, why, found.seconds * times)
 
 
-def _unsure(found: LoadOutcome, why: str, seconds: float) -> Judgement:
+def _unsure(seconds: float, why: str, needed: float) -> Judgement:
     """Whole tens of seconds, and at least half as long again as this run."""
-    return Judgement(None, why, 10.0 * math.ceil(max(seconds, 1.5 * found.seconds) / 10))
+    return Judgement(None, why, 10.0 * math.ceil(max(needed, 1.5 * seconds) / 10))
 
 
 def _student(freedom: int) -> float:

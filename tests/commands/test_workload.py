@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from penstock.cli import perform
-from penstock.commands.workload import figures_of, mean_rate, minded, profile_of, shown
+from penstock.commands.workload import figures_of, mean_rate, minded, none_of, profile_of, shown
 from penstock.errors import BadInput
 from penstock.workloads.arrivals import LoadOutcome
 from penstock.workloads.catalog import WORKLOADS
@@ -82,3 +82,9 @@ def test_a_run_that_cannot_tell_says_how_long_one_would_have_to_be():
     assert (figures["sustained"], figures["run_longer"]) == (None, "60s")
     text = printed(figures)
     assert "cannot tell" in text and "run longer: --duration 60s" in text
+
+
+def test_a_run_without_figures_still_says_how_long_one_would_have_to_be():
+    figures = none_of(1, 90.0)
+    assert (figures["sustained"], figures["run_longer"], figures["batches"]) == (None, "680s", 1)
+    assert "only one batch ended in 90 s" in printed(figures)

@@ -195,6 +195,7 @@ def test_page_and_json_hold_every_finding_and_the_reason_for_no_comparison(tmp_p
     assert "speed &lt;fast&gt;" in text and ">not comparable</span>" in text and "other machine" in text
     assert result["parts"][0]["result"]["findings"][0]["verdict"] == "not comparable"
     assert (tmp_path / "evidence.json").stat().st_size > 0
+    assert f"written on {result['written'][:10]}" in text
 
 
 def test_figures_are_shown_without_powers_of_ten():

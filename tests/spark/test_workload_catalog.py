@@ -52,6 +52,17 @@ def test_a_workload_of_the_catalog_reads_what_it_is_offered(name, spark, redis, 
     assert [(batch.first, batch.end) for batch in seen[:2]] == [(0, 400), (400, 800)]
 
 
+@pytest.mark.parametrize("name", ["word-count", "key-count", "paced", "nexmark-q2", "yahoo"])
+def test_a_recorded_load_is_offered_to_every_kind_of_workload(name, spark, redis, tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("second,value\n0,100\n4,25\n8,0\n")
+    settings = {"most_per_batch": 400, "keys": 100, "service_seconds": 1e-4, "events_per_second": 100.0}
+    ask = Ask(f"recorded:path={trace}", start=time.time() - 60, redis=redis, **settings)
+    with running(spark, WORKLOADS[name], ask, tmp_path / "checkpoint", 0.0) as query:
+        seen = wait_for_records(query, 500)
+    assert [(batch.first, batch.end) for batch in seen] == [(0, 400), (400, 500)]
+
+
 def test_a_key_that_becomes_hot_is_counted_like_the_others(spark, tmp_path):
     load = SkewedState("constant:1000", 0.0, share=0.5, even_records=400, bins=2, keys_a_bin=2, start=1000.0,
                        max_records_per_batch=400)  # fmt: skip

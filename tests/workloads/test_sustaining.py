@@ -5,7 +5,7 @@ import pytest
 
 from penstock.workloads.arrivals import Committed, LoadOutcome, outcome
 from penstock.workloads.profiles import parse_profile
-from penstock.workloads.sustaining import judge
+from penstock.workloads.sustaining import judge, too_few
 
 CONSTANT = parse_profile("constant:1000")
 
@@ -28,7 +28,8 @@ def test_the_whole_interval_must_be_on_one_side(growth, error, expected):
 def test_four_batches_never_tell(growth):
     judged = judge(found(growth, batches=4, seconds=32.0), CONSTANT)
     assert (judged.sustained, judged.longer_seconds) == (None, 60.0)
-    assert judged.why == "only 4 batches ended in 32 s, 5 are the fewest"
+    assert judged.why == "only 4 batches ended in 32 s, and 5 are the fewest that tell"
+    assert too_few(0, 90.0).why.startswith("no batch ended")
 
 
 def test_five_batches_tell_what_is_plain():
