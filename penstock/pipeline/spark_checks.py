@@ -53,6 +53,22 @@ def check_columns(pipeline: str, function: Function, schemas: Schemas) -> None:
             raise BadInput(f"{place} reads {read[0][0]!r} and {topic!r} together, whose columns differ")
 
 
+def check_result(function: str, found: StructType, wanted: StructType) -> None:
+    """What a DataFrame function returned has the columns of its topic, whether or not they may be null."""
+    types = {field.name: field.dataType.simpleString() for field in found.fields}
+    for field in wanted.fields:
+        kind = field.dataType.simpleString()
+        if field.name not in types:
+            raise BadInput(f"function {function!r} returned no column {field.name!r}")
+        if types[field.name] != kind:
+            raise BadInput(
+                f"function {function!r} returned {types[field.name]} in column {field.name!r}, not {kind}"
+            )
+    unknown = [name for name in types if name not in wanted.names]
+    if unknown:
+        raise BadInput(f"function {function!r} returned the column {unknown[0]!r}, which its topic lacks")
+
+
 def check_start(pipeline: Pipeline, sizes: Mapping[str, int]) -> None:
     """Sizes to begin with are those of functions, within what each may have."""
     for name, size in sizes.items():

@@ -31,6 +31,7 @@ from penstock.pipeline.keyed import KeyedServer
 from penstock.pipeline.mending import Mending
 from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor
 from penstock.pipeline.serving import DEAD, ERROR, OUTCOME, RECORD, SERVED, Server
+from penstock.pipeline.spark_checks import check_result
 from penstock.pipeline.spark_topics import Written, publish, read_topic
 from penstock.pipeline.spark_worker import Work, WorkParam, batch_call, keyed_call
 from penstock.pipeline.topics import Location
@@ -263,10 +264,14 @@ class FunctionQuery:
         start, read, written = time.time(), Observation(), Observation()
         seen = batch.observe(read, sf.count(sf.lit(1)).alias("records"))
         try:
-            result = self._as_declared(self.function.call(seen))
-            counted = result.observe(written, sf.count(sf.lit(1)).alias("records"))
-            publish(self._spark, counted, target)
-            figures = _observed(read, batch.count), _observed(written, lambda: 0), 0.0
+            result = self.function.call(seen)
+            if result is None and self.function.writes is None:
+                figures = _observed(read, batch.count), 0.0, 0.0  # it has written its records itself
+            else:
+                declared = self._as_declared(result)
+                counted = declared.observe(written, sf.count(sf.lit(1)).alias("records"))
+                publish(self._spark, counted, target)
+                figures = _observed(read, batch.count), _observed(written, lambda: 0), 0.0
         except BadInput as problem:
             raise ActionFailed(f"WrongSchema: {problem}") from problem
         except Exception as problem:
@@ -288,17 +293,10 @@ class FunctionQuery:
         marks = [
             sf.lit(SERVED).alias(OUTCOME), *(sf.lit(None).cast("string").alias(n) for n in (RECORD, ERROR))
         ]  # fmt: skip
-        for field in schema.fields if schema is not None else []:
-            if field.name not in result.columns:
-                raise BadInput(f"function {name!r} returned no column {field.name!r}")
-            found = result.schema[field.name].dataType
-            if found != field.dataType:
-                raise BadInput(
-                    f"function {name!r} returned {found.simpleString()} in column {field.name!r}, "
-                    f"not {field.dataType.simpleString()}"
-                )
-        names = schema.names if schema is not None else []
-        return result.select(*names, *marks)
+        if schema is None:
+            return result.select(*marks)
+        check_result(name, result.schema, schema)
+        return result.select(*schema.names, *marks)
 
     def _all_dead(self, batch: DataFrame, problem: Exception) -> DataFrame:
         schema = self._schema()

@@ -1,11 +1,11 @@
 """Columns that functions name must be those of the topics that they read."""
 
 import pytest
-from pyspark.sql.types import LongType, StringType, StructType
+from pyspark.sql.types import ArrayType, LongType, StringType, StructType
 
 from penstock.errors import BadInput
 from penstock.pipeline import Pipeline, files
-from penstock.pipeline.spark_checks import check_columns, check_start
+from penstock.pipeline.spark_checks import check_columns, check_result, check_start
 
 SCHEMAS = {
     "a": StructType().add("number", LongType()).add("text", StringType()),
@@ -54,4 +54,29 @@ def test_sizes_to_begin_with_are_checked(sizes, said):
     check_start(pipeline, {"f": 4})
     with pytest.raises(BadInput) as caught:
         check_start(pipeline, sizes)
+    assert said in str(caught.value)
+
+
+def test_a_result_may_promise_more_than_its_topic():
+    wanted = StructType().add("words", ArrayType(StringType(), containsNull=True))
+    found = StructType().add("words", ArrayType(StringType(), containsNull=False), nullable=False)
+    check_result("f", found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ("c", "function 'f' returned no column 'text'"),
+        ("strange", "function 'f' returned the column 'more', which its topic lacks"),
+        ("wrong", "function 'f' returned bigint in column 'text', not string"),
+    ],
+)
+def test_a_result_with_other_columns_names_function_and_column(result, said):
+    found = {
+        **SCHEMAS,
+        "strange": StructType([*SCHEMAS["a"].fields]).add("more", LongType()),
+        "wrong": StructType().add("number", LongType()).add("text", LongType()),
+    }
+    with pytest.raises(BadInput) as caught:
+        check_result("f", found[result], SCHEMAS["a"])
     assert said in str(caught.value)

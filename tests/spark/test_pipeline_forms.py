@@ -24,7 +24,7 @@ def write(directory, numbers):
     pd.DataFrame({"number": numbers}).to_parquet(directory / f"{numbers[0]}.parquet", index=False)
 
 
-def thumbnails():
+def thumbnails(kept):
     pipeline = Pipeline("thumbnails")
 
     @pipeline.function(reads="images", writes="small", parallelism=(1, 15))
@@ -39,6 +39,10 @@ def thumbnails():
     def recognise(batch):
         return pd.DataFrame({"what": "number " + batch["number"].astype(str), "sure": 0.5})
 
+    @pipeline.function(reads="small", takes="dataframe")
+    def keep(frame):
+        frame.write.mode("append").parquet(str(kept))
+
     return pipeline
 
 
@@ -46,14 +50,16 @@ def test_place_and_schemas_are_found_where_nobody_has_written_them_down(spark, t
     write(tmp_path / "topics" / "images", list(range(50)))
     with contextlib.chdir(tmp_path):
         options = {"settings": settings(tmp_path, control_socket=False), "trigger": "100ms"}
-        handle = thumbnails().run(spark, policy="queueing", **options)
+        handle = thumbnails(tmp_path / "kept").run(spark, policy="queueing", **options)
     try:
-        until(lambda: read(handle, "recognise") == 50 and read(handle, "enlarge") == 50, [handle])
+        for function in ("recognise", "enlarge", "keep"):
+            until(lambda function=function: read(handle, function) == 50, [handle])
     finally:
         handle.stop()
     objects = topic(spark, tmp_path / "topics", "objects").select("what", "sure")
     assert objects.dtypes == [("what", "string"), ("sure", "double")]
     assert rows(objects) == sorted((f"number {number}", 0.5) for number in range(50))
+    assert spark.read.parquet(str(tmp_path / "kept")).count() == 50
     large = topic(spark, tmp_path / "topics", "large").select("number", "size")
     assert rows(large) == [(number, number * 20) for number in range(50)]
 
