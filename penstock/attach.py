@@ -147,9 +147,11 @@ def _policy(spark: Any, settings: Settings, journal: Journal, name: str, report_
     """The policy of the settings with its overrides and its memory, and with a fleet's word if it has one."""
     from penstock.decide.registry import make_policy
     from penstock.remembering import remembering
-    from penstock.sizing import heeding, reporting
+    from penstock.sizing import heeding, reporting, telling_need
 
-    policy = remembering(heeding(make_policy(settings), journal, name, settings), journal, name)
+    own = telling_need(settings.policy) if report_to is not None else settings.policy
+    made = make_policy(settings.model_copy(update={"policy": own}))
+    policy = remembering(heeding(made, journal, name, settings), journal, name)
     if report_to is None:
         return policy
     conf = dict(spark.sparkContext.getConf().getAll())

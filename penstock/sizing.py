@@ -71,6 +71,15 @@ def heeding(policy: Policy, journal: Journal, name: str, settings: Settings) -> 
     return policy
 
 
+def telling_need(policy: str) -> str:
+    """The policy that tells a fleet what an application needs: its own, or the one that Sage's rules ask.
+
+    The controller applies these rules itself; applied twice, they would shrink nothing for twice as long.
+    """
+    wrapped, sign, name = policy.rpartition(":")
+    return f"{wrapped}{sign}{'ds2' if name == 'sage' else name}"
+
+
 def reporting(
     policy: Policy, report_to: str, settings: Settings, journal: Journal, name: str, conf: Mapping[str, str]
 ) -> Policy:

@@ -28,6 +28,8 @@ from penstock.fleet.sage_columns import SIZE
 
 log = logging.getLogger(__name__)
 
+LOOK_BACK_SECONDS = 3600.0
+"""Decisions older than this have long run out."""
 MOST_UNSENT = 60
 """Windows kept while they cannot be published: ten minutes of them, and the oldest are worth least."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 import orjson
 
 from penstock.errors import ActionFailed, Unsupported
-from penstock.fleet.agent import FleetDecision
+from penstock.fleet.agent import LOOK_BACK_SECONDS, FleetDecision
 from penstock.fleet.places import Topic
+
+log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 2.0
 """How long a loop waits for a broker; what could not be sent waits for the next window."""
-LOOK_BACK_SECONDS = 3600.0
-"""Decisions older than this have long run out."""
 _AT_ONCE = 1_000
 
 
@@ -60,7 +61,7 @@ class KafkaTransport:
                 for one in messages:
                     self._next[one.partition()] = one.offset() + 1
                     if one.key() == application.encode():
-                        found.append(FleetDecision.from_row(orjson.loads(one.value())))
+                        found += decisions_from(one.value(), self._topic.name)
         except self._kafka.KafkaException as error:
             self._consumer = None
             raise ActionFailed(f"{self._topic.name}-decisions: {error}") from error
@@ -94,3 +95,12 @@ class KafkaTransport:
 
     def _conf(self, further: Mapping[str, Any]) -> dict[str, Any]:
         return {"bootstrap.servers": self._topic.servers, "log_level": 0, **further}
+
+
+def decisions_from(message: bytes | None, topic: str) -> list[FleetDecision]:
+    """The decision in a message; one that is none is passed over, since the controller decides again."""
+    try:
+        return [FleetDecision.from_row(orjson.loads(message or b""))]
+    except (LookupError, TypeError, ValueError) as error:
+        log.warning("a message in %s-decisions is no decision: %r", topic, error)
+        return []

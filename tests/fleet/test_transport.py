@@ -1,0 +1,74 @@
+"""How decisions reach an agent: what cannot be read is passed over, what is old is not read at all."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+from penstock.fleet.agent import LOOK_BACK_SECONDS, FleetDecision
+from penstock.fleet.kafka_transport import decisions_from
+from penstock.fleet.places import FleetDirectory
+from penstock.fleet.results import decisions_of
+from penstock.fleet.round import FleetSettings, play
+from penstock.fleet.state import empty_state
+from penstock.fleet.transport import DirectoryTransport
+from penstock.sizing import telling_need
+from tests.fleet.agents import GIB, a_record, a_table
+
+ROW = {"decision_id": 5, "expires_at": 9.0, "reason": "P4", "parallelism": 3, "settings": None}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> FleetDirectory:
+    """Decisions for one application in batches 1 and 3."""
+    place = FleetDirectory(tmp_path)
+    for batch in (1, 3):
+        records = [
+            a_record("words", end=100.0 * batch + 10.0 * number, heap_used_bytes=5.8 * GIB)
+            for number in range(4)
+        ]
+        result = play(empty_state(), a_table(*records), FleetSettings())
+        place.write_decisions(batch, decisions_of(result, FleetSettings()))
+    return place
+
+
+def numbers(found) -> list[int]:
+    return [decision.decision_id for decision in found]
+
+
+def test_each_decision_is_handed_over_once_and_to_its_application(directory: FleetDirectory):
+    transport = DirectoryTransport(directory.root)
+    assert numbers(transport.decisions("words")) == [130_000, 330_000]
+    assert numbers(transport.decisions("words")) == []
+    assert numbers(DirectoryTransport(directory.root).decisions("others")) == []
+
+
+def test_a_file_that_cannot_be_read_does_not_hide_the_others(directory: FleetDirectory):
+    (directory.root / "decisions" / "batch-000000002.parquet").write_bytes(b"not parquet")
+    transport = DirectoryTransport(directory.root)
+    assert numbers(transport.decisions("words")) == [130_000, 330_000]
+    assert numbers(transport.decisions("words")) == [], "nor is it tried again for ever"
+
+
+def test_what_has_long_run_out_is_not_read(directory: FleetDirectory):
+    long_ago = time.time() - LOOK_BACK_SECONDS - 60
+    os.utime(directory.root / "decisions" / "batch-000000001.parquet", (long_ago, long_ago))
+    assert numbers(DirectoryTransport(directory.root).decisions("words")) == [330_000]
+
+
+def test_a_message_that_is_no_decision_is_passed_over():
+    assert decisions_from(orjson.dumps(ROW), "agents") == [FleetDecision(5, 9.0, "P4", 3)]
+    for message in (None, b"", b"{", b"[]", b"7", orjson.dumps({"decision_id": 5})):
+        assert decisions_from(message, "agents") == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "told_by"),
+    [("sage", "ds2"), ("ds2", "ds2"), ("queueing", "queueing"), ("forecast:sage", "forecast:ds2")],
+)
+def test_what_tells_the_need_where_a_fleet_applies_the_rules(policy: str, told_by: str):
+    assert telling_need(policy) == told_by
