@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.bench.nexmark_migration import Moved
 
 Progress = Callable[[str], None]
+Measured = Callable[[Sequence["Case"], Progress], tuple[list["Phase"], list[str]]]
 
 KEY_COUNT = "key-count on a real cluster; published: a quarter of the state moved on Timely"
 NEXMARK = (
@@ -31,7 +32,7 @@ def migration(quick: bool, progress: Progress) -> PartResult:
 
     cases = _cases(quick)
     phases, failures = bench.measured(cases, progress)
-    loaded, others = (PartResult(()), []) if quick else over_loads(cases[1], phases, progress)
+    loaded, others = (PartResult(()), []) if quick else over_loads(cases[1], phases, bench.measured, progress)
     rows = [phase.row() for phase in phases]
     told = {(phase.case, phase.system): phase.note for phase in phases if phase.note}
     by_case = _by_case(phases)
@@ -64,10 +65,10 @@ def _cases(quick: bool) -> list[Case]:
     ]
 
 
-def over_loads(case: Case, phases: Sequence[Phase], progress: Progress) -> tuple[PartResult, list[str]]:
+def over_loads(
+    case: Case, phases: Sequence[Phase], measured: Measured, progress: Progress
+) -> tuple[PartResult, list[str]]:
     """The case that was measured at its usual rate, at the others; and what could not be measured."""
-    from penstock.bench.migration import measured
-
     usual = [phase for phase in phases if (phase.keys, phase.bins) == (case.keys, case.bins)]
     loads: dict[int, Sequence[Phase]] = {case.records_per_second: usual} if usual else {}
     failures = []

@@ -1,5 +1,7 @@
 """Figures 5.18 and 5.19, latency over the offered load and memory over time, from made-up batches."""
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.bench.migration_rows import Phase
@@ -98,6 +100,29 @@ def test_both_charts_can_be_drawn_and_kept(rates):
     assert text.count("Plotly.newPlot") == len(charts)
     # few loads far apart are named as they are
     assert ('"ticktext":["2,500","40,000"]' in text) == bool(rates)
+
+
+def test_the_sweep_measures_the_same_case_at_other_rates_and_outlives_one_that_fails():
+    half = replace(moving._cases(quick=False)[1], keys=1_500)
+    tried = []
+
+    def measured(cases, _progress):
+        tried.extend(cases)
+        if cases[0].records_per_second > USUAL:
+            raise RuntimeError("the driver is gone")
+        return both(1.2, 3.0), ["one system was not tried"]
+
+    others = [replace(one, keys=3_000) for one in both(50.0, 90.0)]
+    found, failures = moving.over_loads(half, [*both(1.3, 3.3), *others], measured, lambda _: None)
+    assert [case.records_per_second for case in tried] == [2_500, 40_000]
+    assert {replace(case, records_per_second=USUAL, steady_batches=8, after_batches=3) for case in tried} == {
+        half
+    }
+    assert failures == [
+        "at 2,500 records/s: one system was not tried",
+        "at 40,000 records/s: RuntimeError: the driver is gone",
+    ]
+    assert found.charts[0].series[1] == ("fluid", [2_500.0, 10_000.0], [1.2, 1.3])
 
 
 def test_the_sweep_over_loads_keeps_the_state_of_the_case_it_varies():
