@@ -7,6 +7,8 @@ second, those of the others 50.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.dataflow.readiness import NotReady
@@ -167,6 +169,15 @@ def test_autrascale_catches_up_and_takes_the_rate_from_outside_for_that_of_its_m
     assert answer.parallelism["recognise"] == 7
     (model,) = policy.dump()["models"]
     assert model["rate"] == 10.0
+
+
+@pytest.mark.parametrize("records", [float("nan"), float("inf"), -1.0])
+def test_a_backlog_that_cannot_be_is_not_decided_by(records):
+    window = window_of()
+    query = replace(window.queries[0], overdue_records={"recognise": records})
+    for policy in (Ds2Policy(DS2), QueueingPolicy(QueueingSettings(latency_target_seconds=30.0))):
+        answer = policy.propose(replace(window, queries=(query,)))
+        assert isinstance(answer, NotReady) and "the backlog of 'recognise' cannot be right" in answer.reason
 
 
 def test_figures_of_a_pipeline_count_what_comes_from_outside_and_every_backlog_once():
