@@ -1,7 +1,8 @@
 """Sage's rules over many applications at once, compiled; `decide/sage.py` is what they must agree with.
 
-Numba's cache of compiled code does not see changes of functions in other files: remove `__pycache__` after
-changing `sage_kernel_up.py`, `sage_kernel_down.py` or `sage_windows.py`.
+Numba's cache of compiled code does not see changes of functions or constants in other files: remove
+`__pycache__` after changing `sage_kernel_up.py`, `sage_kernel_down.py`, `sage_windows.py`, or the numbers of
+columns in `sage_columns.py`. Stale code decides wrongly in silence; `tests/fleet/test_kernels.py` shows it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""P1 to P4 for one row of many, compiled; the comments of `decide/sage_rules.py` say why."""
+"""P1 to P4 for one row of many, compiled; the comments of `decide/sage_rules.py` say why.
+
+What numba's cache does not see is told in `sage_kernel.py`.
+"""
 
 from __future__ import annotations
 
