@@ -56,6 +56,7 @@ STATUS = pa.schema(
         ("allocated_bytes", pa.float64()),
         ("needed_bytes", pa.float64()),
         ("missing_bytes", pa.float64()),
+        ("starved", pa.bool_()),
         ("in_flight", pa.int64()),
     ]
 )
@@ -114,7 +115,9 @@ def status_of(state: FleetState, settings: FleetSettings) -> pa.Table:
     needed = newest[:, COLUMN["needed_parallelism"]]
     wanted = np.where(np.isnan(needed), state.held[:, PARALLELISM], needed)
     cores, memory = allocated(state.held)
-    lasting = _lasting_heap(state, settings)
+    lasting = _lasting(state, "heap_used_bytes", settings)
+    # P3 looks at the same
+    busy = _lasting(state, "cpu_used_cores", settings) / state.held[:, CORES]
     each = _needed_bytes(newest, lasting, state.held, settings)
     missing = _missing_bytes(newest, lasting, state.held, settings)
     columns = [
@@ -127,14 +130,15 @@ def status_of(state: FleetState, settings: FleetSettings) -> pa.Table:
         memory,
         wanted * each,
         state.held[:, PARALLELISM] * missing,
+        busy > settings.sage.cpu_high,
         state.in_flight,
     ]
     return pa.Table.from_arrays([pa.array(column) for column in columns], schema=STATUS)
 
 
-def _lasting_heap(state: FleetState, settings: FleetSettings) -> Floats:
-    """Heap that was in use all the while: between two collections use rises to the brim, whatever lives."""
-    recent = state.history[:, -settings.sage.least_up_samples :, COLUMN["heap_used_bytes"]]
+def _lasting(state: FleetState, metric: str, settings: FleetSettings) -> Floats:
+    """What was in use all the while: heap rises to the brim between two collections, whatever lives."""
+    recent = state.history[:, -settings.sage.least_up_samples :, COLUMN[metric]]
     lasting: Floats = recent.min(axis=1).astype(np.float64)
     return lasting
 

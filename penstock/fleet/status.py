@@ -68,28 +68,29 @@ def _sums(table: pa.Table | None) -> Plain:
         "allocated_gib": float(columns["allocated_bytes"].sum() / GIB),
         "needed_gib": float(columns["needed_bytes"].sum() / GIB),
         "wasted_gib": float(waste["gib"]),
-        "missing_gib": float(_missing_gib(table).sum()),
+        "missing_gib": float(_added(table, "missing_bytes").sum() / GIB),
         "undersized_applications": int(_is_undersized(table).sum()),
         "in_flight": int((columns["in_flight"] > 0).sum()),
     }
 
 
 def _undersized(table: pa.Table | None) -> list[Plain]:
-    """Those that need most beyond what they hold, first: executors, and then memory."""
+    """Those that need most beyond what they hold, first: executors, then memory, then CPU."""
     if table is None:
         return []
-    missing, small = _missing_gib(table), np.flatnonzero(_is_undersized(table))
+    missing, starved = _added(table, "missing_bytes") / GIB, _added(table, "starved") > 0
+    small = np.flatnonzero(_is_undersized(table))
     order = small[np.lexsort((-missing[small], -_lack(table)[small]))][:MOST_LISTED]
     rows = table.take(pa.array(order)).to_pylist()
     names = ("application", "parallelism", "needed_parallelism")
     return [
-        {**{key: row[key] for key in names}, "missing_gib": float(missing[place])}
-        for row, place in zip(rows, order, strict=True)
+        {**{key: row[key] for key in names}, "missing_gib": float(gib), "starved": bool(busy)}
+        for row, gib, busy in zip(rows, missing[order], starved[order], strict=True)
     ]
 
 
 def _is_undersized(table: pa.Table) -> NDArray[np.bool_]:
-    return (_lack(table) > 0) | (_missing_gib(table) > 0)
+    return (_lack(table) > 0) | (_added(table, "missing_bytes") > 0) | (_added(table, "starved") > 0)
 
 
 def _lack(table: pa.Table) -> Floats:
@@ -98,11 +99,12 @@ def _lack(table: pa.Table) -> Floats:
     return lack
 
 
-def _missing_gib(table: pa.Table) -> Floats:
-    if "missing_bytes" not in table.column_names:
+def _added(table: pa.Table, name: str) -> Floats:
+    """A column that earlier versions did not write, as numbers; 0 where it is missing."""
+    if name not in table.column_names:
         return np.zeros(table.num_rows)
-    missing: Floats = np.nan_to_num(table["missing_bytes"].to_numpy().astype(np.float64)) / GIB
-    return missing
+    column: Floats = np.nan_to_num(table[name].cast(pa.float64()).to_numpy())
+    return column
 
 
 def _wasteful(table: pa.Table | None) -> list[Plain]:
@@ -135,7 +137,13 @@ def status_table(status: Plain) -> Group:
 
 def _lists(status: Plain) -> Iterator[Entries]:
     undersized = [
-        (row["application"], row["parallelism"], figures.count(row["needed_parallelism"]), row["missing_gib"])
+        (
+            row["application"],
+            row["parallelism"],
+            figures.count(row["needed_parallelism"]),
+            row["missing_gib"],
+            "all used" if row["starved"] else "",
+        )
         for row in status["undersized"]
     ]
     spare = [(row["application"], row["spare_cores"], row["spare_gib"]) for row in status["most_wasteful"]]
@@ -144,7 +152,7 @@ def _lists(status: Plain) -> Iterator[Entries]:
         for row in status["decisions"]
     ]
     for title, names, rows, heading in (
-        ("undersized", ("application", "holds", "needs", "short of GiB"), undersized, 1),
+        ("undersized", ("application", "holds", "needs", "short of GiB", "CPU"), undersized, 1),
         ("most to spare", ("application", "cores", "GiB"), spare, 1),
         ("decided in the last hour", ("time", "application", "rule", "why"), decided, 2),
     ):

@@ -61,7 +61,7 @@ def test_the_status_names_waste_and_need(directory: FleetDirectory):
     assert (status["applications"], status["undersized_applications"]) == (3, 2)
     short, hungry = status["undersized"]
     known = {"application": "short", "parallelism": 4, "needed_parallelism": 7.0, "missing_gib": 0.0}
-    assert short == known, "executors before memory"
+    assert short == {**known, "starved": False}, "executors before memory"
     assert (hungry["application"], hungry["needed_parallelism"]) == ("hungry", 4.0)
     assert hungry["missing_gib"] == pytest.approx(4 * (5.8 / 0.85 - 6), rel=1e-4) == status["missing_gib"]
     assert (status["allocated_cores"], status["wasted_cores"]) == (72.0, 24.0)
@@ -119,10 +119,22 @@ def test_memory_beside_the_heap_can_be_missing_too(tmp_path: Path):
     assert missing == pytest.approx(4 * (1.0 / 0.8 - 1.0) * GIB, rel=1e-4)
 
 
+def test_who_never_has_a_core_to_spare_is_undersized_too(tmp_path: Path):
+    place, state = FleetDirectory(tmp_path), empty_state()
+    for number, least in ((1, 4.0), (2, 3.9), (3, 4.0), (4, 3.9)):
+        busy = a_record("busy", end=10.0 * number, cpu_used_cores=least)
+        calm = a_record("calm", end=10.0 * number, cpu_used_cores=4.0 if number < 4 else 1.0)
+        state = play(state, a_table(busy, calm), SETTINGS).state
+    place.write_status(0, status_of(state, SETTINGS))
+    status = fleet_status(place, 100.0)
+    assert [(row["application"], row["starved"]) for row in status["undersized"]] == [("busy", True)]
+    assert any(line.split()[-2:] == ["all", "used"] for line in shown(status))
+
+
 def test_a_status_of_an_earlier_version_is_read(tmp_path: Path):
     place = FleetDirectory(tmp_path)
     state = play(empty_state(), a_table(a_record("a", needed_parallelism=9)), SETTINGS).state
-    old = status_of(state, SETTINGS).drop_columns(["missing_bytes"])
+    old = status_of(state, SETTINGS).drop_columns(["missing_bytes", "starved"])
     place.write_status(0, old)
     assert fleet_status(place, 10.0)["undersized_applications"] == 1
     place.write_status(1, status_of(state, SETTINGS))
