@@ -93,7 +93,7 @@ def reporting(
         return replace(known, hosts=hosts(window)) if hosts is not None else known
 
     lags = service_lags(settings)
-    return reporting_policy(report_to, name, journal, policy, conf, lags, limits)
+    return reporting_policy(report_to, name, journal, policy, conf, lags, limits, settings.sage_up_window)
 
 
 def _hosts(settings: Settings) -> Callable[[ApplicationWindow], tuple[Host, ...]] | None:

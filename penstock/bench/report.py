@@ -122,21 +122,22 @@ def _plain(value: Any) -> Any:
 
 
 BORDERS = 3
+LONGEST_NAME = 30
+"""What is longer tells the course of a row, and does not name it."""
 
 
 def _rows_tables(title: str, rows: list[Row], width: int) -> Iterator[Table]:
     """All columns, in as many tables as the width asks for; each begins with the names of its rows."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    names = [
-        column for column in columns if all(isinstance(row.get(column), str) for row in rows)
-    ] or columns[:1]
+    words = [column for column in columns if all(isinstance(row.get(column), str) for row in rows)]
+    names = [column for column in words if _width(column, rows) <= LONGEST_NAME] or columns[:1]
     figures = [column for column in columns if column not in names]
     room = width - sum(_width(column, rows) for column in names) - 1
     for number, group in enumerate(_packed(figures, rows, room)):
         table = Table(title=title if number == 0 else None)
         for column in (*names, *group):
-            least = _width(column, rows) - BORDERS
-            side: JustifyMethod = "left" if column in names else "right"
+            least = max(1, min(_width(column, rows), room) - BORDERS)
+            side: JustifyMethod = "left" if column in words else "right"
             table.add_column(column.replace("_", " "), justify=side, min_width=least)
         for row in rows:
             table.add_row(*(_text(row.get(column)) for column in (*names, *group)))

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock.dataflow.window import ExecutorUse
-from penstock.decide.sage_metrics import HeldSize, SizingInput
+from penstock.dataflow.window import ExecutorState, ExecutorUse
+from penstock.decide.sage_metrics import HeldSize, SizingHistory, SizingInput
 from penstock.decide.sage_rules import RoundView, heap_up, lasting, likely_beside_heap
-from penstock.decide.sage_sample import beside_heap, history_of
+from penstock.decide.sage_sample import TouchedHeap, history_of
 from penstock.decide.sage_settings import SageSettings
 from penstock.decide.sage_words import reason_of
 from penstock.launch import submit_arguments
@@ -29,7 +29,9 @@ from penstock.observe.processes import TreeUse, executor_trees, running_processe
 
 MIB = 1024.0**2
 SAMPLE_SECONDS = 1.5
-SAMPLES = 8
+SAMPLES = 16
+LOOKED_BACK = 6
+"""Samples in which P1 looks for its signs, as in the runs that are sized."""
 SETTLED_SECONDS = 15.0
 """Looked at so long after the first batch at the earliest."""
 PATIENCE_SECONDS = 180.0
@@ -154,30 +156,40 @@ def _tree(application: str) -> TreeUse | None:
 
 
 def judged(heap_mb: int, samples: Sequence[tuple[float, ExecutorUse]]) -> Trial:
-    """By the bounds of Sage's rules, over all samples together."""
+    """By the bounds of Sage's rules, looking back from each sample as they would."""
     if len(samples) < SAMPLES / 2:
         return Trial(heap_mb, "the executor does not report")
     settings = SageSettings()
     times = [SAMPLE_SECONDS * number for number in range(1, len(samples) + 1)]
-    history = history_of(times, [_sample(seconds, use) for seconds, use in samples])
+    touched = TouchedHeap()
+    history = history_of(times, [_sample(seconds, use, touched) for seconds, use in samples])
     held = HeldSize(1, heap_mb * MIB, 1.0)
-    view = RoundView(SizingInput(times[-1], history, held), settings, history, history)
-    found = heap_up(view)
+    trouble = next(_troubles(held, history), "")
     beside = float(max(likely_beside_heap(history))) / MIB
     # a batch may end among the samples, and the next one take a moment to begin
     busy = lasting(history.cpu_used_cores, settings.least_up_samples)
     cores = max(1, math.ceil(busy / settings.cpu_high))
-    return Trial(heap_mb, reason_of(held, found[0]) if found else "", beside, cores)
+    return Trial(heap_mb, trouble, beside, cores)
 
 
-def _sample(seconds: float, use: ExecutorUse) -> dict[str, float]:
+def _troubles(held: HeldSize, history: SizingHistory) -> Iterator[str]:
+    """Why P1 would enlarge this heap, looking back from one sample after the other."""
+    for end in range(min(LOOKED_BACK, len(history.at)), len(history.at) + 1):
+        now = float(history.at[end - 1])
+        recent = history.within(now - LOOKED_BACK * SAMPLE_SECONDS, now)
+        view = RoundView(SizingInput(now, recent, held), SageSettings(), recent, recent)
+        yield from (reason_of(held, found) for found in heap_up(view))
+
+
+def _sample(seconds: float, use: ExecutorUse, touched: TouchedHeap) -> dict[str, float]:
+    (beside,) = touched.beside([ExecutorState("0", "", 1, use=use)])
     return {
         "seconds": seconds,
         "heap_used_bytes": use.heap_used_bytes,
         "heap_committed_bytes": use.heap_committed_bytes,
         "gc_seconds": use.gc_seconds,
         "gc_count": use.gc_count,
-        "memory_used_bytes": use.heap_committed_bytes + beside_heap(use),
+        "memory_used_bytes": use.heap_committed_bytes + beside,
         "cpu_used_cores": use.cpu_cores,
         "spilled_bytes": use.spilled_bytes,
         "out_of_memory_count": 0.0,

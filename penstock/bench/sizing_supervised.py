@@ -19,8 +19,8 @@ from penstock.journal.records import ActionRecord
 from penstock.journal.store import open_journal
 
 INTERVAL = 1.5
-QUIET_WINDOWS = 30
-"""Without an action in so many, as many as the rules that shrink look back, the size is found."""
+QUIET_WINDOWS = 50
+"""Without an action in so many the size is found: rules that shrink look back 30, after a warm-up of 6."""
 STALL_SECONDS = 15.0
 MEMORY_KEYS = ("spark.executor.memory", "spark.executor.memoryOverhead")
 CORES_KEY = "spark.task.cpus"

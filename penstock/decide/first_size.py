@@ -55,7 +55,7 @@ def operators_of(window: ApplicationWindow) -> tuple[str, ...]:
 
 def known_size(held: HeldSize, window: ApplicationWindow) -> dict[str, Any]:
     """What is kept of an application whose size no rule wants to change, for others like it."""
-    offered = sum(s.offered_per_second for query in window.queries for s in query.sources.values())
+    offered = sum(s.offered_per_second for query in window.queries for s in query.outside)
     return {
         "operators": list(operators_of(window)),
         "offered_per_executor": float(f"{offered / held.parallelism:.2g}") if math.isfinite(offered) else 0.0,
@@ -169,7 +169,7 @@ def _apart(first: float, second: float) -> float:
 
 def _reason(history: SizingHistory, similar: KnownSize | None) -> str:
     seconds = float(history.at[-1] - history.at[0] + history.seconds[0])
-    own = f"first sizing, from the first {seconds:.0f} s"
+    own = f"first sizing, from {seconds:.0f} s of samples"
     if similar is None:
         return f"{own} with {MARGIN - 1:.0%} on top"
     return f"{own} and from {similar.name}, which does the same and has found its size"

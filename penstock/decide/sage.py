@@ -95,10 +95,15 @@ def changed(before: HeldSize, after: HeldSize) -> Parameter:
 
 
 def learned(before: TooSmall, held: HeldSize, decision: Sizing) -> TooSmall:
-    """After an increase the size that was left is known to be too small; so no decrease undoes it."""
+    """After an increase the size that was left is known to be too small; so no decrease undoes it.
+
+    Nor does a decrease of the heap follow another: it is one safe step (section 4).
+    """
     parameter = changed(held, decision.after)
     if decision.rule is Rule.HEAP_UP and parameter is Parameter.HEAP:
         return replace(before, heap_bytes=held.heap_bytes)
+    if decision.rule is Rule.HEAP_DOWN:
+        return replace(before, lowered_heap_bytes=decision.after.heap_bytes)
     if decision.rule is Rule.MEMORY_UP:
         return replace(before, overhead_bytes=held.overhead_bytes)
     if decision.rule is Rule.CPU_UP:

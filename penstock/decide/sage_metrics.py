@@ -128,11 +128,16 @@ class HeldSize:
 
 @dataclass(frozen=True, slots=True)
 class TooSmall:
-    """Sizes that a rule has found too small before: no decrease goes down to them again."""
+    """Sizes that a rule has found too small before: no decrease goes down to them again.
+
+    A heap that was lowered once is not lowered further: what a JVM commits follows what it may have, so that
+    it is always less under a smaller limit.
+    """
 
     heap_bytes: float = 0.0
     overhead_bytes: float = 0.0
     task_cpus: int = 0
+    lowered_heap_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

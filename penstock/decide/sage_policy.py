@@ -22,7 +22,7 @@ from penstock.decide.sage import SERVICE, WHY, SizingRound, decide, learned
 from penstock.decide.sage_fit import Fitted, fit
 from penstock.decide.sage_metrics import HeldSize, Parameter, Rule, Sizing, SizingInput, Symptom, TooSmall
 from penstock.decide.sage_overrides import Said, no_word
-from penstock.decide.sage_sample import GcClock, history_of, sample_of
+from penstock.decide.sage_sample import GcClock, TouchedHeap, history_of, sample_of
 from penstock.decide.sage_services import Correlation
 from penstock.decide.sage_settings import SageSettings
 from penstock.decide.sage_values import with_values
@@ -68,7 +68,7 @@ class SagePolicy:
         )
         self._held: dict[str, int] = {}
         self._fresh_after = -math.inf
-        self._gc, self._units = GcClock(), UnitReader()
+        self._gc, self._touched, self._units = GcClock(), TouchedHeap(), UnitReader()
         self._judged_by = settings
         self._too_small, self._obeyed = TooSmall(), ""
         self.others: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
@@ -107,8 +107,10 @@ class SagePolicy:
         try:
             found = known.get("known", {})
             sizes = found.get("too_small", {})
-            heap, overhead = float(sizes.get("heap_bytes", 0)), float(sizes.get("overhead_bytes", 0))
-            self._too_small = TooSmall(heap, overhead, int(sizes.get("task_cpus", 0)))
+            heap, overhead, lowered = (
+                float(sizes.get(f"{name}_bytes", 0)) for name in ("heap", "overhead", "lowered_heap")
+            )
+            self._too_small = TooSmall(heap, overhead, int(sizes.get("task_cpus", 0)), lowered)
             self._obeyed, self._sized_before = str(found.get("obeyed", "")), bool(found.get("sized", False))
             self._size = dict(known.get("size", {}))
         except (AttributeError, TypeError, ValueError) as error:
@@ -128,16 +130,30 @@ class SagePolicy:
         if first_has_ended or (self._samples and window.end <= self._samples[-1][0]):
             self._samples.clear()
         self._seen_batches = self._seen_batches or first_has_ended
+        self._warm_up(window, first_has_ended)
         wanted = {} if isinstance(answer, NotReady) else dict(held)
         if isinstance(answer, Scale):
             wanted |= {unit: size for unit, size in answer.parallelism.items() if unit in held}
         needed = float(sum(wanted.values())) if wanted else math.nan
-        sample = sample_of(window, self._gc, needed)
+        sample = sample_of(window, self._gc, self._touched, needed)
         units = self._units.read(window) if window.execution is Execution.PER_OPERATOR else None
         if isinstance(units, tuple):
             # queues between operators may have no bound, and then nothing ever waits at the sources
             sample["backlog_records"] = sum(unit.backlog for unit in units)
         self._samples.append((window.end, sample, wanted))
+
+    def _warm_up(self, window: ApplicationWindow, first_has_ended: bool) -> None:
+        """State is read back and code still compiled after the first batch: what it costs does not last.
+
+        A failure for want of memory is believed at any time.
+        """
+        facts = window.sizing
+        if facts is None:
+            return
+        if first_has_ended:
+            self._fresh_after = max(self._fresh_after, window.end + self._settings.up_window_seconds)
+        if facts.out_of_memory_count + facts.memory_kill_count > 0:
+            self._fresh_after = min(self._fresh_after, window.start)
 
     def _with_samples(self, now: float) -> SageSettings:
         """Windows that hold enough samples, whatever comes between them: a batch may outlast a window."""
@@ -261,7 +277,7 @@ class SagePolicy:
         age = given.now - self._samples[0][0] if self._samples else 0.0
         if self._sized_before or not self._first_after <= age < self._settings.down_window_seconds:
             return None
-        offered = sum(s.offered_per_second for query in window.queries for s in query.sources.values())
+        offered = sum(s.offered_per_second for query in window.queries for s in query.outside)
         similar = most_similar(
             operators_of(window), offered / given.held.parallelism, known_sizes(self.others())
         )

@@ -150,13 +150,15 @@ def heap_down(view: RoundView) -> list[Sizing]:
     """P6: down to the largest committed heap, which the JVM has judged enough for what lives and for GC.
 
     Never to where P1's bound on use would be met, nor below what Spark starts with, and not after spill or a
-    failure for want of heap, nor while much time goes into GC. As for P1, use counts only where it lasts:
-    between two collections it rises to the brim of what is committed, whatever lives.
+    failure for want of heap, nor while much time goes into GC, nor from where P6 arrived before. As for P1,
+    use counts only where it lasts: between two collections it rises to the brim of what is committed.
     """
     long, held = view.long, view.held
     if long is None or _total(long.spilled_bytes) > 0 or _total(long.out_of_memory_count) > 0:
         return []
     if _gc_share(long) > view.settings.gc_time_high:
+        return []
+    if held.heap_bytes <= view.given.too_small.lowered_heap_bytes:
         return []
     committed = _most(long.heap_committed_bytes)
     wanted = whole_mebibytes(committed)

@@ -21,7 +21,7 @@ from penstock.decide.policy import ExpectedEffect, Hold, Policy, Proposal, Resiz
 from penstock.decide.resizer import Limits
 from penstock.decide.sage_fit import fit
 from penstock.decide.sage_metrics import HeldSize, Rule, Sizing, Symptom
-from penstock.decide.sage_sample import GcClock, sample_of
+from penstock.decide.sage_sample import OF_EXECUTORS, GcClock, TouchedHeap, sample_of
 from penstock.decide.sage_words import spark_settings
 from penstock.errors import PenstockError
 from penstock.fleet.sage_columns import SIZE
@@ -93,6 +93,7 @@ class FleetPolicy:
         held: Sized,
         correlation: Callable[[ApplicationWindow], float] = lambda window: math.nan,
         limits: Callable[[ApplicationWindow], Limits] | None = None,
+        warm_up_seconds: float = 0.0,
     ) -> None:
         """`limits` tells what hosts and quotas give now, of which the controller knows nothing."""
         self.application = application
@@ -101,7 +102,8 @@ class FleetPolicy:
         self._unsent: deque[Mapping[str, Any]] = deque(maxlen=MOST_UNSENT)
         self._pending: FleetDecision | None = None
         self._handled: int | None = None
-        self._gc = GcClock()
+        self._gc, self._touched = GcClock(), TouchedHeap()
+        self._warm_up_seconds, self._warm_at = warm_up_seconds, math.nan
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Publish the window, and answer with what the controller asks for, if anything."""
@@ -206,8 +208,10 @@ class FleetPolicy:
     def record(self, window: ApplicationWindow) -> dict[str, Any]:
         """The window as the controller reads it; what Spark does not tell is left out."""
         held = self._held(window, {})
-        metrics = sample_of(window, self._gc, self._needed(window))
+        metrics = sample_of(window, self._gc, self._touched, self._needed(window))
         metrics["service_correlation"] = self._correlation(window)
+        if not self._is_warm(window):
+            metrics |= dict.fromkeys(OF_EXECUTORS, math.nan)
         del metrics["seconds"]  # it follows from the ends of the window
         return {
             "application": self.application,
@@ -217,6 +221,12 @@ class FleetPolicy:
             **{f"held_{name}": getattr(held, name) for name in SIZE if math.isfinite(getattr(held, name))},
             **{name: value for name, value in metrics.items() if math.isfinite(value)},
         }
+
+    def _is_warm(self, window: ApplicationWindow) -> bool:
+        """After the first batch state is read back and code still compiled: what it costs does not last."""
+        if math.isnan(self._warm_at):
+            self._warm_at = window.end + self._warm_up_seconds
+        return window.end >= self._warm_at
 
     def _needed(self, window: ApplicationWindow) -> float:
         """What the application's own model of its costs asks for; better than rates alone can tell."""

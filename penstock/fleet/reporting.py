@@ -25,6 +25,7 @@ def reporting_policy(
     spark_conf: Mapping[str, str],
     lags: Sequence[int] = LAGS,
     limits: Callable[[ApplicationWindow], Limits] | None = None,
+    warm_up_seconds: float = 0.0,
 ) -> FleetPolicy:
     """The policy of an application that is steered by a fleet's controller.
 
@@ -38,7 +39,7 @@ def reporting_policy(
 
     transport = _transport(place_of(report_to))
     watch = ServiceWatch(BOARD, lags)
-    return FleetPolicy(application_name, transport, memory, needs, held, watch, limits)
+    return FleetPolicy(application_name, transport, memory, needs, held, watch, limits, warm_up_seconds)
 
 
 def _transport(place: Path | Topic) -> Transport:

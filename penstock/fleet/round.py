@@ -19,6 +19,7 @@ from penstock.fleet.sage_columns import (
     CORES,
     FORCED_RULE,
     HEAP,
+    LOWERED_HEAP,
     OVERHEAD,
     PARALLELISM,
     SMALL_CPUS,
@@ -183,6 +184,9 @@ def _remember(
         held, after = state.held[judged, column], decisions.after[:, column]
         grown = (decisions.rule == int(rule)) & (after > held)
         state.too_small[judged, small] = np.where(grown, held, state.too_small[judged, small])
+    lowered, after = decisions.rule == int(Rule.HEAP_DOWN), decisions.after[:, HEAP]
+    known = state.too_small[judged, LOWERED_HEAP]
+    state.too_small[judged, LOWERED_HEAP] = np.where(lowered, after, known)
     if ORDERS[0] in windows.column_names:
         forced = decided & (floats(windows, "forced")[newest] > 0)
         state.forced[judged[forced]] = windows["force_id"].to_numpy()[newest][forced]

@@ -34,7 +34,7 @@ BITS = 3
 
 BOUND = {column.name: place for place, column in enumerate(fields(SageSettings))}
 """Where each setting is in the array that the kernel takes."""
-SMALL_HEAP, SMALL_OVERHEAD, SMALL_CPUS, CORRELATION = range(4)
+SMALL_HEAP, SMALL_OVERHEAD, SMALL_CPUS, LOWERED_HEAP, CORRELATION = range(5)
 """The columns of what is known beside the metrics."""
 PINNED_BITS, VETOED_BITS, FORCED_RULE = range(3)
 """The columns of what operators said."""
@@ -51,7 +51,8 @@ class Applications(NamedTuple):
     """What a round looks at, one row an application.
 
     `history` is (application, sample, metric) with the newest sample last; `at` is -inf where there is none.
-    `known` holds heap, overhead and task CPUs that were too small, and the correlation with a service;
+    `known` holds heap, overhead and task CPUs that were too small, the heap that was lowered, and the
+    correlation with a service;
     `orders` what operators said: the pinned parameters and the vetoed rules as bits, and the forced rule.
     """
 
@@ -103,9 +104,14 @@ def input_of(applications: Applications, row: int) -> SizingInput:
         fresh_after=float(applications.fresh_after[row]),
         action_in_flight=bool(applications.in_flight[row]),
         service_correlation=float(known[CORRELATION]),
-        too_small=TooSmall(float(known[SMALL_HEAP]), float(known[SMALL_OVERHEAD]), int(known[SMALL_CPUS])),
+        too_small=_too_small(known),
         overrides=_overrides(*applications.orders[row].tolist()),
     )
+
+
+def _too_small(known: Floats) -> TooSmall:
+    heap, overhead, cpus, lowered = known[:CORRELATION].tolist()
+    return TooSmall(heap, overhead, int(cpus), lowered)
 
 
 def held_of(row: Floats) -> HeldSize:

@@ -16,6 +16,7 @@ from penstock.fleet.sage_columns import (
     CORES,
     FORCED_RULE,
     HEAP,
+    LOWERED_HEAP,
     OVERHEAD,
     PARALLELISM,
     SMALL_CPUS,
@@ -98,6 +99,8 @@ def heap_down(
     if total(long, _SPILLED) > 0 or total(long, _FAILURES) > 0:
         return NOTHING
     if total(long, _GC_SECONDS) / total(long, _SECONDS) > bounds[_GC_HIGH]:
+        return NOTHING
+    if held[HEAP] <= known[LOWERED_HEAP]:
         return NOTHING
     committed = most(long, _COMMITTED)
     wanted = whole_mebibytes(committed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numba
 import numpy as np
@@ -12,11 +13,10 @@ from numpy.typing import NDArray
 
 from penstock.dataflow.metrics import Floats, Integers
 from penstock.decide.sage_metrics import METRICS
-from penstock.fleet.sage_columns import SIZE
+from penstock.fleet.sage_columns import CORRELATION, SIZE
 
 SAMPLES = 32
 """Samples kept of each application: the long window of five minutes at one sample in ten seconds."""
-SMALL = 3
 _VERSION = b"penstock-fleet-1"
 
 
@@ -60,7 +60,7 @@ def _blank(names: pa.StringArray) -> FleetState:
         at=np.full((count, SAMPLES), -np.inf),
         history=np.full((count, SAMPLES, len(METRICS)), np.nan, dtype=np.float32),
         held=np.full((count, len(SIZE)), np.nan),
-        too_small=np.zeros((count, SMALL)),
+        too_small=np.zeros((count, CORRELATION)),
         fresh_after=np.full(count, -np.inf),
         in_flight=integers(),
         in_flight_until=np.full(count, -np.inf),
@@ -150,6 +150,15 @@ def from_bytes(stored: bytes) -> FleetState:
     for name in FleetState.__slots__:
         if name != "names":
             column, like = batch[name], getattr(state, name)
-            values = column.flatten() if like.ndim > 1 else column
-            columns[name] = np.array(values, dtype=like.dtype).reshape(like.shape)
+            values = np.array(column.flatten() if like.ndim > 1 else column, dtype=like.dtype)
+            columns[name] = _filled(like, values)
     return replace(state, **columns)
+
+
+def _filled(blank: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+    """The stored values in their shape; what an earlier version did not store stays blank."""
+    if values.size == blank.size:
+        return values.reshape(blank.shape)
+    stored = values.reshape(len(blank), -1)
+    blank[:, : stored.shape[1]] = stored
+    return blank

@@ -80,7 +80,7 @@ def test_one_step_for_all_after_the_first_minutes():
         "spark.task.cpus": "1",
     }
     assert first.before["spark.executor.memory"] == "8192m" and first.before["spark.task.cpus"] == "2"
-    assert "first sizing, from the first 190 s with 10% on top" in first.reason
+    assert "first sizing, from 120 s of samples with 10% on top" in first.reason
     assert first.seen["heap_committed_bytes"] == 2 * GIB
 
 
@@ -135,7 +135,7 @@ def test_an_application_that_was_sized_before_is_left_to_the_rules():
 def test_a_size_that_no_rule_changes_is_told_to_others():
     settled = Newcomer()
     conf = {"spark.executor.memory": "2100m", "spark.executor.memoryOverhead": "1000m"}
-    settled.run(25, conf=conf)
+    settled.run(32, conf=conf)
     kept = settled.policy.learned()["size"]
     (known,) = known_sizes({"words": kept})
     assert known == KnownSize("words", ("count", "read"), 50.0, 2100 * MIB, 1000 * MIB, 1)

@@ -17,7 +17,7 @@ from penstock.decide.resizer import Limits
 from penstock.decide.restarts import RecommendOnly
 from penstock.decide.sage_overrides import Said, said_of
 from penstock.decide.sage_policy import SagePolicy
-from penstock.decide.sage_sample import GcClock, backlog_of, sample_of
+from penstock.decide.sage_sample import GcClock, TouchedHeap, backlog_of, sample_of
 from penstock.decide.sage_settings import SageSettings
 from penstock.decide.verdict import Rejected, Waiting
 from tests.decide.test_sage_in_the_loop import CALM, CONF, GIB, WIDE
@@ -128,7 +128,7 @@ def test_what_cannot_be_met_is_said():
 
 
 def test_without_sources_the_backlog_is_unknown_and_not_zero():
-    sample = sample_of(a_window(queries=()), GcClock(), 2.0)
+    sample = sample_of(a_window(queries=()), GcClock(), TouchedHeap(), 2.0)
     assert sample["backlog_records"] != sample["backlog_records"]
     assert sample["offered_per_second"] != sample["offered_per_second"]
     assert backlog_of(a_window()) == 500.0

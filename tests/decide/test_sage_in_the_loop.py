@@ -13,7 +13,7 @@ from penstock.decide.policy import Hold, Proposal, Resize, Scale
 from penstock.decide.resizer import Limits
 from penstock.decide.sage_overrides import Said, said_of
 from penstock.decide.sage_policy import SagePolicy
-from penstock.decide.sage_sample import GcClock, sample_of
+from penstock.decide.sage_sample import GcClock, TouchedHeap, sample_of
 from penstock.decide.sage_settings import SageSettings
 from penstock.errors import BadInput
 from tests.fakes import FixedPolicy, a_query, a_scale, a_window
@@ -36,10 +36,14 @@ class Application:
     """Two executors that report; `run` lets windows pass and gives the last answer."""
 
     def __init__(self, limits: Limits = WIDE, conf: dict[str, str] | None = None, needed: int = 2) -> None:
-        self.now, self.said, self.conf = 0.0, Said(), conf or CONF
+        """Its first batch has ended more than a minute ago."""
+        self.said, self.conf = Said(), conf or CONF
         stuck = NotReady("no batch finished in the window", "a finished batch")
         needs = FixedPolicy(Hold("right") if needed == 2 else a_scale(needed) if needed else stuck)
         self.policy = SagePolicy(needs, SageSettings(), limits=limits, said=lambda: self.said)
+        self.now = -70.0
+        self.run(1)
+        self.now = 0.0
 
     def run(
         self, windows: int = 8, facts: dict[str, float] | None = None, executors: int = 2, **use: float
@@ -142,6 +146,62 @@ def test_what_was_too_small_is_not_gone_back_to_even_by_the_next_run():
     assert second.policy.recall({"known": {"too_small": 5}}) != ()
 
 
+def test_a_heap_that_was_given_back_once_is_not_given_back_again():
+    """What a JVM commits follows what it may have: it is less again under the smaller limit."""
+    first = Application()
+    unused = {"heap_committed_bytes": 2.5 * GIB, "heap_used_bytes": GIB, "resident_bytes": 3.25 * GIB}
+    answer = first.run(30, **unused)
+    assert isinstance(answer, Resize) and answer.settings == {"spark.executor.memory": "2560m"}
+    smaller = Application(conf={**CONF, "spark.executor.memory": "2560m"})
+    assert smaller.policy.recall(first.policy.learned()) == ()
+    still_less = {**unused, "heap_committed_bytes": 2 * GIB, "resident_bytes": 2.75 * GIB}
+    assert isinstance(smaller.run(30, **still_less), Hold)
+    grown = Application(conf={**CONF, "spark.executor.memory": "4g"})
+    grown.policy.recall(first.policy.learned())
+    assert isinstance(grown.run(30, **still_less), Resize), "it was set anew, by hand or by P1"
+
+
+def test_what_the_first_minute_after_the_first_batch_costs_is_not_believed():
+    application = Application()
+    started = SagePolicy(FixedPolicy(Hold("right")), SageSettings(), limits=WIDE)
+    application.policy, application.now = started, 0.0
+    assert isinstance(application.run(7, gc_seconds=4.0), NotReady)
+    assert isinstance(application.run(15), Hold)
+    assert isinstance(application.run(7, gc_seconds=4.0), Resize)
+
+
+def test_a_failure_for_want_of_heap_is_believed_at_once():
+    application = Application()
+    application.policy = SagePolicy(FixedPolicy(Hold("right")), SageSettings(), limits=WIDE)
+    answer = application.run(4, facts={"out_of_memory_count": 1})
+    assert isinstance(answer, Resize) and answer.settings == {"spark.executor.memory": "6144m"}
+
+
+def test_what_was_touched_of_the_heap_stays_resident_when_it_is_cleared():
+    """2 GiB were used once, of which 0.5 are left: of 2.3 resident 0.3 are beside the heap, not 1.8."""
+    touched = TouchedHeap()
+
+    def beside(**use: float) -> float:
+        (executor, *_) = a_window().executors
+        (found,) = touched.beside([dataclasses.replace(executor, use=ExecutorUse(**use))])
+        return found / GIB
+
+    full = {"heap_used_bytes": 2 * GIB, "heap_committed_bytes": 4 * GIB, "resident_bytes": 2.3 * GIB}
+    assert beside(**full) == pytest.approx(0.3)
+    assert beside(**{**full, "heap_used_bytes": 0.5 * GIB}) == pytest.approx(0.3)
+    assert math.isnan(beside()), "what is not reported is not nothing"
+    assert beside(**{**full, "heap_used_bytes": 0.5 * GIB}) == pytest.approx(0.3)
+    given_back = {"heap_used_bytes": 0.5 * GIB, "heap_committed_bytes": GIB, "resident_bytes": 1.3 * GIB}
+    assert beside(**given_back) == pytest.approx(0.3)
+    taken_anew = {**given_back, "heap_committed_bytes": 4 * GIB}
+    assert beside(**taken_anew) == pytest.approx(0.3), "one GiB at most is still resident"
+
+
+def test_a_resident_size_that_is_not_known_leaves_the_overhead_alone():
+    answer = Application().run(30, resident_bytes=float("nan"))
+    assert isinstance(answer, Hold)
+
+
 def test_executors_that_report_nothing_leave_memory_alone():
     application = Application()
     answer = application.run(30, **dict.fromkeys(dataclasses.asdict(CALM), float("nan")))
@@ -155,7 +215,7 @@ def test_what_is_beside_the_heap_is_that_of_one_executor_not_of_two():
     states = tuple(
         dataclasses.replace(e, use=u) for e, u in zip(a_window().executors, (small, large), strict=True)
     )
-    sample = sample_of(dataclasses.replace(a_window(), executors=states), GcClock(), 2.0)
+    sample = sample_of(dataclasses.replace(a_window(), executors=states), GcClock(), TouchedHeap(), 2.0)
     assert sample["memory_used_bytes"] - sample["heap_committed_bytes"] == pytest.approx(2.5 * GIB)
 
 
@@ -163,10 +223,10 @@ def test_a_majority_of_executors_must_have_reported():
     silent = a_window(executors=3)
     one, *others = silent.executors
     told = dataclasses.replace(silent, executors=(dataclasses.replace(one, use=CALM), *others))
-    assert math.isnan(sample_of(told, GcClock(), 2.0)["heap_used_bytes"])
+    assert math.isnan(sample_of(told, GcClock(), TouchedHeap(), 2.0)["heap_used_bytes"])
     two = tuple(dataclasses.replace(e, use=CALM) for e in silent.executors[:2])
     told = dataclasses.replace(silent, executors=(*two, silent.executors[2]))
-    assert sample_of(told, GcClock(), 2.0)["heap_used_bytes"] == 2 * GIB
+    assert sample_of(told, GcClock(), TouchedHeap(), 2.0)["heap_used_bytes"] == 2 * GIB
 
 
 def test_memory_grows_also_while_no_batch_ends_and_nothing_shrinks_then():

@@ -57,7 +57,15 @@ def random_applications(random: np.random.Generator, count: int, samples: int = 
         at=at,
         history=history,
         held=held,
-        known=np.column_stack([pick(0, 3 * GIB), pick(0, 0.6 * GIB), pick(0, 1), pick(np.nan, 0.2, 0.8)]),
+        known=np.column_stack(
+            [
+                pick(0, 3 * GIB),
+                pick(0, 0.6 * GIB),
+                pick(0, 1),
+                pick(0, 2 * GIB, 6 * GIB),
+                pick(np.nan, 0.2, 0.8),
+            ]
+        ),
         fresh_after=pick(-np.inf, 55.0, 250.0, 300.0),
         in_flight=random.random(count) < 0.05,
         orders=np.column_stack(

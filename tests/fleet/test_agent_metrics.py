@@ -56,3 +56,14 @@ def test_a_full_heap_is_told_decided_on_and_proposed_with_the_value_before(tmp_p
         {"spark.executor.memory": "6144m"},
         {"spark.executor.memory": "4g"},
     )
+
+
+def test_what_executors_report_in_the_first_minute_is_not_told(tmp_path: Path):
+    post = Post()
+    with closing(open_journal(tmp_path / "journal.db")) as journal:
+        agent = FleetPolicy("words", post, journal, FixedPolicy(Hold("right")), a_size, warm_up_seconds=60.0)
+        for number in range(1, 9):
+            agent.propose(a_sized_window(10.0 * number))
+    told = ["heap_used_bytes" in record for record in post.sent]
+    assert told == [False] * 6 + [True] * 2
+    assert all("needed_parallelism" in record for record in post.sent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -78,9 +79,23 @@ def test_a_decision_that_nobody_answers_runs_out():
 
 def test_what_was_too_small_is_remembered():
     state = rounds(empty_state(), range(1, 5), "a", **HUNGRY)[-1].state
-    assert state.too_small[0].tolist() == [6 * GIB, 0.0, 0.0]
+    assert state.too_small[0].tolist() == [6 * GIB, 0.0, 0.0, 0.0]
     played = rounds(state, range(5, 45), "a", acknowledged=40_000, held_heap_bytes=9 * GIB)
     assert all(not decided(result) for result in played), "5.9 GiB are committed, but 6 were too small"
+
+
+def test_a_heap_that_was_lowered_is_remembered():
+    idle = {"heap_committed_bytes": 3 * GIB, "heap_used_bytes": GIB, "memory_used_bytes": 3.75 * GIB}
+    played = rounds(empty_state(), range(1, 32), "a", **idle)
+    found = [result for result in played if decided(result)]
+    assert decided(found[0]) == [("a", "P6")]
+    assert played[-1].state.too_small[0].tolist() == [0.0, 0.0, 0.0, 3 * GIB]
+
+
+def test_what_an_earlier_version_did_not_keep_is_blank():
+    state = rounds(empty_state(), range(1, 5), "a", **HUNGRY)[-1].state
+    stored = to_bytes(replace(state, too_small=state.too_small[:, :3].copy()))
+    assert from_bytes(stored).too_small.tolist() == [[6 * GIB, 0.0, 0.0, 0.0]]
 
 
 def test_orders_are_obeyed_and_a_force_once():
