@@ -113,9 +113,14 @@ def growing(view: RoundView) -> bool:
 
 def with_need(window: SizingHistory | None, least: int) -> SizingHistory | None:
     """The samples whose need is known: while no batch ends, nothing is known of parallelism."""
+    return measured(window, "needed_parallelism", least)
+
+
+def measured(window: SizingHistory | None, column: str, least: int) -> SizingHistory | None:
+    """The samples in which a column was measured, if they are enough: a late report silences no rule."""
     if window is None:
         return None
-    known = window.where(~np.isnan(window.needed_parallelism))
+    known = window.where(~np.isnan(getattr(window, column)))
     return known if len(known.at) >= least else None
 
 
@@ -153,8 +158,9 @@ def heap_down(view: RoundView) -> list[Sizing]:
     failure for want of heap, nor while much time goes into GC, nor from where P6 arrived before. As for P1,
     use counts only where it lasts: between two collections it rises to the brim of what is committed.
     """
-    long, held = view.long, view.held
-    if long is None or _total(long.spilled_bytes) > 0 or _total(long.out_of_memory_count) > 0:
+    held, failed = view.held, view.long is not None and _total(view.long.out_of_memory_count) > 0
+    long = measured(view.long, "heap_committed_bytes", view.settings.least_down_samples)
+    if long is None or failed or _total(long.spilled_bytes) > 0:
         return []
     if _gc_share(long) > view.settings.gc_time_high:
         return []
@@ -175,8 +181,9 @@ def heap_down(view: RoundView) -> list[Sizing]:
 
 def memory_down(view: RoundView) -> list[Sizing]:
     """P7: down to the likely resident size, for which committed heap counts as resident."""
-    long, held = view.long, view.held
-    if long is None or _total(long.memory_kill_count) > 0:
+    held, killed = view.held, view.long is not None and _total(view.long.memory_kill_count) > 0
+    long = measured(view.long, "memory_used_bytes", view.settings.least_down_samples)
+    if long is None or killed:
         return []
     likely = _most(likely_beside_heap(long))
     wanted = whole_mebibytes(likely / view.settings.overhead_target)
@@ -201,7 +208,7 @@ def likely_beside_heap(history: SizingHistory) -> Floats:
 
 def cpu_down(view: RoundView) -> list[Sizing]:
     """P8: down to the cores per task that the largest CPU use needs; the slots stay as many."""
-    long, held = view.long, view.held
+    long, held = measured(view.long, "cpu_used_cores", view.settings.least_down_samples), view.held
     if long is None:
         return []
     used = _most(long.cpu_used_cores)

@@ -96,7 +96,9 @@ def heap_down(
     long: Floats, held: Floats, known: Floats, orders: Integers, bounds: Floats, told: Floats
 ) -> int:
     """P6."""
-    if total(long, _SPILLED) > 0 or total(long, _FAILURES) > 0:
+    failed = total(long, _FAILURES) > 0
+    long = measured(long, _COMMITTED)
+    if len(long) < bounds[_LEAST_DOWN] or failed or total(long, _SPILLED) > 0:
         return NOTHING
     if total(long, _GC_SECONDS) / total(long, _SECONDS) > bounds[_GC_HIGH]:
         return NOTHING
@@ -135,7 +137,9 @@ def memory_down(
     long: Floats, held: Floats, known: Floats, orders: Integers, bounds: Floats, told: Floats
 ) -> int:
     """P7."""
-    if total(long, _KILLS) > 0:
+    killed = total(long, _KILLS) > 0
+    long = measured(long, _RESIDENT)
+    if len(long) < bounds[_LEAST_DOWN] or killed:
         return NOTHING
     likely = _likely_beside_heap(long)
     wanted = whole_mebibytes(likely / bounds[_OVERHEAD_TARGET])
@@ -154,6 +158,9 @@ def cpu_down(
     long: Floats, held: Floats, known: Floats, orders: Integers, bounds: Floats, told: Floats
 ) -> int:
     """P8."""
+    long = measured(long, _CPU)
+    if len(long) < bounds[_LEAST_DOWN]:
+        return NOTHING
     slots = held[CORES] // held[TASK_CPUS]
     used = most(long, _CPU)
     needed = ceiling(used / bounds[_CPU_TARGET] / slots)

@@ -197,6 +197,15 @@ def test_what_was_touched_of_the_heap_stays_resident_when_it_is_cleared():
     assert beside(**taken_anew) == pytest.approx(0.3), "one GiB at most is still resident"
 
 
+def test_a_report_that_is_late_now_and_then_silences_no_rule():
+    unused = {"heap_committed_bytes": 2.5 * GIB, "heap_used_bytes": GIB, "resident_bytes": 3.25 * GIB}
+    application = Application()
+    application.run(20, **unused)
+    application.run(3, **dict.fromkeys(dataclasses.asdict(CALM), float("nan")))
+    answer = application.run(1, **unused)
+    assert isinstance(answer, Resize) and answer.settings == {"spark.executor.memory": "2560m"}
+
+
 def test_a_resident_size_that_is_not_known_leaves_the_overhead_alone():
     answer = Application().run(30, resident_bytes=float("nan"))
     assert isinstance(answer, Hold)
