@@ -87,7 +87,7 @@ class SagePolicy:
             return NotReady("nothing is held, or the window has no length", "another window")
         if held != self._held and not self._has_lost(window, held):
             # before the first window nothing is known of an earlier size
-            self._fresh_after = window.start if self._held else -math.inf
+            self._fresh_after = max(self._fresh_after, window.start if self._held else -math.inf)
             self._held = held
         self._take(window, held, answer)
         self._judged_by = self._with_samples(window.end)
@@ -145,13 +145,16 @@ class SagePolicy:
     def _warm_up(self, window: ApplicationWindow, first_has_ended: bool) -> None:
         """State is read back and code still compiled after the first batch: what it costs does not last.
 
-        A failure for want of memory is believed at any time.
+        Of the first batch itself only what comes late is believed: it may be one that never ends. A failure
+        for want of memory is believed at any time.
         """
         facts = window.sizing
         if facts is None:
             return
         if first_has_ended:
-            self._fresh_after = max(self._fresh_after, window.end + self._settings.up_window_seconds)
+            self._fresh_after = window.end + self._settings.up_window_seconds
+        elif not self._seen_batches and not self._samples:
+            self._fresh_after = window.end + self._settings.down_window_seconds
         if facts.out_of_memory_count + facts.memory_kill_count > 0:
             self._fresh_after = min(self._fresh_after, window.start)
 

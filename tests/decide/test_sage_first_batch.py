@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import ApplicationWindow, SizingFacts
+from penstock.dataflow.window import EXECUTORS, ApplicationWindow, SizingFacts
 from penstock.decide.ds2 import Ds2Policy
 from penstock.decide.ds2_settings import Ds2Settings
 from penstock.decide.manager import ScalingManager
@@ -63,7 +63,7 @@ class Starting:
     ],
 )
 def test_memory_that_is_short_in_the_first_batch_is_seen(facts, use, rule, key):
-    answer = Starting().run(facts=facts, **use)
+    answer = Starting().run(35, facts=facts, **use)
     assert isinstance(answer, Resize) and set(answer.settings) == {key}
     assert answer.reason.startswith(rule)
     assert answer.reason.endswith("no batch has ended yet, so memory alone is judged")
@@ -71,13 +71,24 @@ def test_memory_that_is_short_in_the_first_batch_is_seen(facts, use, rule, key):
 
 def test_a_few_samples_are_not_enough():
     starting = Starting()
-    assert isinstance(starting.run(3, **FULL), NotReady)
+    assert isinstance(starting.run(34, **FULL), NotReady), "a first batch may take five minutes"
     assert isinstance(starting.run(1, **FULL), Resize)
+
+
+def test_a_failure_for_want_of_memory_does_not_wait():
+    answer = Starting().run(4, facts={"out_of_memory_count": 1})
+    assert isinstance(answer, Resize) and set(answer.settings) == {"spark.executor.memory"}
+
+
+def test_executors_that_come_one_by_one_do_not_shorten_the_wait():
+    starting = Starting()
+    starting.policy.propose(dataclasses.replace(starting.window(**FULL), parallelism={EXECUTORS: 1}))
+    assert isinstance(starting.run(8, **FULL), NotReady)
 
 
 def test_a_busy_cpu_says_nothing_while_code_is_compiled():
     starting = Starting()
-    assert isinstance(starting.run(cpu_cores=2.0), NotReady)
+    assert isinstance(starting.run(36, cpu_cores=2.0), NotReady)
     starting = Starting(FixedPolicy(NotReady("no batch finished in the window", "a finished batch")))
     starting.batches = True
     answer = starting.run(11, cpu_cores=2.0)
@@ -114,7 +125,7 @@ def test_a_later_query_without_batches_does_not_make_it_forget():
 def test_what_operators_say_counts_in_the_first_batch_too():
     starting = Starting()
     starting.said = said_of({"pin": ["heap"]}, "here")
-    assert isinstance(starting.run(**FULL), NotReady)
+    assert isinstance(starting.run(35, **FULL), NotReady)
     starting.said = said_of({"pin": ["heap=6g"], "by": "ops"}, "here")
     answer = starting.run(1)
     assert isinstance(answer, Resize) and answer.settings == {"spark.executor.memory": "6144m"}
@@ -123,7 +134,7 @@ def test_what_operators_say_counts_in_the_first_batch_too():
 
 def test_what_cannot_be_met_is_said():
     starting = Starting(limits=dataclasses.replace(WIDE, quota_bytes=10 * GIB))
-    answer = starting.run(**FULL)
+    answer = starting.run(35, **FULL)
     assert isinstance(answer, Hold) and "P1 cannot be met" in answer.reason
 
 
@@ -136,7 +147,7 @@ def test_without_sources_the_backlog_is_unknown_and_not_zero():
 
 def test_the_managers_warm_up_is_for_rates_and_begins_with_the_first_batch():
     starting, manager = Starting(), ScalingManager(ManagerSettings(warm_up_intervals=3), RecommendOnly())
-    answer = starting.run(**FULL)
+    answer = starting.run(35, **FULL)
     verdict = manager.judge(starting.now, starting.window(**FULL), answer)
     assert isinstance(verdict, Rejected) and verdict.guardrail == "recommend-only"
     starting.batches = True

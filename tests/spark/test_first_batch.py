@@ -51,6 +51,8 @@ def test_a_first_batch_that_is_short_of_memory_leads_to_a_recommendation(local_c
     settings = {
         "mode": "observe",
         "policy_interval": "3s",
+        "sage_up_window": "20s",
+        "sage_down_window": "30s",
         "journal": str(place),
         "runtime_directory": str(tmp_path / "run"),
         "executor_metrics": "listen",
