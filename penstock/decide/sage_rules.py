@@ -155,14 +155,15 @@ def heap_down(view: RoundView) -> list[Sizing]:
     """P6: down to the largest committed heap, which the JVM has judged enough for what lives and for GC.
 
     Never to where P1's bound on use would be met, nor below what Spark starts with, and not after spill or a
-    failure for want of heap, nor while much time goes into GC, nor from where P6 arrived before. As for P1,
-    use counts only where it lasts: between two collections it rises to the brim of what is committed.
+    failure for want of heap, nor unless GC is calm: a smaller heap takes more of it, and above half of P1's
+    bound it would call for its own remedy. Nor does it go on from where it arrived before. As for P1, use
+    counts only where it lasts: between two collections it rises to the brim of what is committed.
     """
     held, failed = view.held, view.long is not None and _total(view.long.out_of_memory_count) > 0
     long = measured(view.long, "heap_committed_bytes", view.settings.least_down_samples)
     if long is None or failed or _total(long.spilled_bytes) > 0:
         return []
-    if _gc_share(long) > view.settings.gc_time_high:
+    if _gc_share(long) > view.settings.gc_time_high / 2:
         return []
     if held.heap_bytes <= view.given.too_small.lowered_heap_bytes:
         return []

@@ -100,7 +100,7 @@ def heap_down(
     long = measured(long, _COMMITTED)
     if len(long) < bounds[_LEAST_DOWN] or failed or total(long, _SPILLED) > 0:
         return NOTHING
-    if total(long, _GC_SECONDS) / total(long, _SECONDS) > bounds[_GC_HIGH]:
+    if total(long, _GC_SECONDS) / total(long, _SECONDS) > bounds[_GC_HIGH] / 2:
         return NOTHING
     if held[HEAP] <= known[LOWERED_HEAP]:
         return NOTHING
