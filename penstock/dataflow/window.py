@@ -60,6 +60,11 @@ class SizingFacts:
     out_of_memory_count: int = 0
     memory_kill_count: int = 0
 
+    @property
+    def failed_for_memory(self) -> bool:
+        """Whether an executor was lost for want of heap, or of memory beside it."""
+        return self.out_of_memory_count + self.memory_kill_count > 0
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutorState:

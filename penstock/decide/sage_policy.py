@@ -119,8 +119,7 @@ class SagePolicy:
 
     def _has_lost(self, window: ApplicationWindow, held: Mapping[str, int]) -> bool:
         """Executors that died for want of memory are replaced: no other size, but what P1 and P2 look for."""
-        facts = window.sizing
-        lost = facts is not None and facts.out_of_memory_count + facts.memory_kill_count > 0
+        lost = window.sizing is not None and window.sizing.failed_for_memory
         return lost and all(count <= self._held.get(unit, 0) for unit, count in held.items())
 
     def _take(self, window: ApplicationWindow, held: Mapping[str, int], answer: Proposal | NotReady) -> None:
@@ -155,7 +154,7 @@ class SagePolicy:
             self._fresh_after = window.end + self._settings.up_window_seconds
         elif not self._seen_batches and not self._samples:
             self._fresh_after = window.end + self._settings.down_window_seconds
-        if facts.out_of_memory_count + facts.memory_kill_count > 0:
+        if facts.failed_for_memory:
             self._fresh_after = min(self._fresh_after, window.start)
 
     def _with_samples(self, now: float) -> SageSettings:
