@@ -19,7 +19,7 @@ from pathlib import Path
 from penstock.dataflow.window import ExecutorState, ExecutorUse
 from penstock.decide.sage_metrics import HeldSize, SizingHistory, SizingInput
 from penstock.decide.sage_rules import RoundView, heap_up, lasting, likely_beside_heap
-from penstock.decide.sage_sample import TouchedHeap, history_of
+from penstock.decide.sage_sample import TouchedHeap, history_of, surely_beside
 from penstock.decide.sage_settings import SageSettings
 from penstock.decide.sage_words import reason_of
 from penstock.launch import submit_arguments
@@ -193,6 +193,7 @@ def _sample(seconds: float, use: ExecutorUse, touched: TouchedHeap) -> dict[str,
         "cpu_used_cores": use.cpu_cores,
         "spilled_bytes": use.spilled_bytes,
         "out_of_memory_count": 0.0,
+        "beside_heap_bytes": surely_beside(use),
     }
 
 

@@ -60,8 +60,10 @@ class SizingHistory:
     """Samples of one application, oldest first; NaN is what was not measured.
 
     `at` is the end of a sample and `seconds` its length; GC, spill and failures are counted within it. Heap,
-    memory and CPU are those of the executor that has most; memory is the resident size of the JVM and of its
-    Python workers together. `needed_parallelism` is what the DS2 calculation asks for.
+    memory and CPU are those of the executor that has most; memory is the likely resident size of the JVM and
+    of its Python workers together, for which committed heap counts as resident. `beside_heap_bytes` is what
+    is resident beyond the committed heap, which is surely not of the heap. `needed_parallelism` is what the
+    DS2 calculation asks for.
     """
 
     at: Floats
@@ -79,6 +81,7 @@ class SizingHistory:
     driver_heap_used_bytes: Floats
     out_of_memory_count: Floats
     memory_kill_count: Floats
+    beside_heap_bytes: Floats
 
     def __post_init__(self) -> None:
         for column in fields(self):

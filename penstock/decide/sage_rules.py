@@ -67,17 +67,16 @@ def memory_up(view: RoundView) -> list[Sizing]:
     """P2: what is resident beside the heap (native memory, RocksDB, Python workers) against the overhead.
 
     Heap and the rest are two settings on Spark, and the heap may fill up at any time: a full heap must not
-    look like a full container, nor an empty one hide that the rest has outgrown its share. Where the factor
-    falls short of what is resident already, that is what it goes to: each step costs a restart.
+    look like a full container, nor an empty one hide that the rest has outgrown its share. Only what is
+    surely beside the heap asks for more: committed heap that was never touched takes nothing from the rest.
     """
-    settings, overhead = view.settings, view.held.overhead_bytes
-    grown = whole_mebibytes(max(overhead, settings.least_overhead_bytes) * settings.overhead_factor)
-    resident = whole_mebibytes(_beside(view) / settings.overhead_target)
-    after = replace(view.held, overhead_bytes=resident if resident > grown else grown)
-    for symptom, measured, bound in _memory_signs(view):
-        if measured > bound:
-            return [Sizing(Rule.MEMORY_UP, symptom, measured, bound, after)]
-    return [Sizing(Rule.MEMORY_UP, Symptom.FORCED, NAN, NAN, after)] if view.forced else []
+    signs = [sign for sign in _memory_signs(view) if sign[1] > sign[2]]
+    signs += [(Symptom.FORCED, NAN, NAN)] if view.forced else []
+    if not signs:
+        return []
+    symptom, measured, bound = signs[0]
+    after = replace(view.held, overhead_bytes=_more_overhead(view, symptom))
+    return [Sizing(Rule.MEMORY_UP, symptom, measured, bound, after)]
 
 
 def cpu_up(view: RoundView) -> list[Sizing]:
@@ -294,7 +293,7 @@ def _memory_signs(view: RoundView) -> list[tuple[Symptom, float, float]]:
     recent, overhead = view.recent, view.held.overhead_bytes
     if recent is None:
         return []
-    beside = _beside(view)
+    beside = _most(recent.beside_heap_bytes)
     used = beside / overhead if overhead > 0 else math.inf if beside > 0 else 0.0
     return [
         (Symptom.MEMORY_KILL, _total(recent.memory_kill_count), 0.0),
@@ -302,10 +301,22 @@ def _memory_signs(view: RoundView) -> list[tuple[Symptom, float, float]]:
     ]
 
 
-def _beside(view: RoundView) -> float:
-    """The most that was resident beside the heap of late."""
-    recent = view.recent
-    return NAN if recent is None else _most(recent.memory_used_bytes - recent.heap_committed_bytes)
+def _more_overhead(view: RoundView, symptom: Symptom) -> float:
+    """What is likely resident with its headroom, if that is more than the factor gives, or will do.
+
+    It will do where the same growth again would still fit. An executor that was killed had too little to
+    show what it needs.
+    """
+    settings, least = view.settings, view.settings.least_overhead_bytes
+    grown = whole_mebibytes(max(view.held.overhead_bytes, least) * settings.overhead_factor)
+    if view.recent is None:
+        return grown
+    likely = view.recent.memory_used_bytes - view.recent.heap_committed_bytes
+    likely = np.maximum(likely, view.recent.beside_heap_bytes)
+    most, growth = _most(likely), float(likely[-1] - likely[0])
+    wanted = whole_mebibytes(max(most / settings.overhead_target, least))
+    steady = most + growth <= settings.overhead_high * wanted
+    return wanted if wanted > grown or (steady and symptom is Symptom.OVERHEAD_USED) else grown
 
 
 def _gc_share(recent: SizingHistory) -> float:

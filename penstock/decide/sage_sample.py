@@ -19,6 +19,7 @@ OF_EXECUTORS = (
     "memory_used_bytes",
     "cpu_used_cores",
     "spilled_bytes",
+    "beside_heap_bytes",
 )
 """What executors report of themselves."""
 Sample = Mapping[str, float]
@@ -67,6 +68,12 @@ def _beside(use: ExecutorUse, touched: float) -> float:
     return 0.0 if beside < 0 else beside
 
 
+def surely_beside(use: ExecutorUse) -> float:
+    """What is resident even if all that is committed was touched, and so is not of the heap."""
+    beside = use.resident_bytes - use.heap_committed_bytes
+    return 0.0 if beside < 0 else beside
+
+
 def sample_of(
     window: ApplicationWindow, gc: GcClock, touched: TouchedHeap, needed: float
 ) -> dict[str, float]:
@@ -94,6 +101,7 @@ def sample_of(
         "driver_heap_used_bytes": facts.driver_heap_used_bytes if facts else math.nan,
         "out_of_memory_count": float(facts.out_of_memory_count) if facts else math.nan,
         "memory_kill_count": float(facts.memory_kill_count) if facts else math.nan,
+        "beside_heap_bytes": _most(window, surely_beside),
     }
 
 

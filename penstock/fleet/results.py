@@ -158,7 +158,7 @@ def _missing_bytes(newest: Floats, lasting: Floats, held: Floats, settings: Flee
     """Memory that one executor is short of by the bounds of P1 and P2; none where it is not measured."""
     heap = lasting / settings.sage.heap_used_high - held[:, HEAP]
     beside = newest[:, COLUMN["memory_used_bytes"]] - newest[:, COLUMN["heap_committed_bytes"]]
-    full = beside > settings.sage.overhead_high * held[:, OVERHEAD]
+    full = newest[:, COLUMN["beside_heap_bytes"]] > settings.sage.overhead_high * held[:, OVERHEAD]
     overhead = np.where(full, beside / settings.sage.overhead_target - held[:, OVERHEAD], 0.0)
     missing: Floats = np.nan_to_num(np.maximum(heap, 0.0)) + np.nan_to_num(np.maximum(overhead, 0.0))
     return missing

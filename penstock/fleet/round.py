@@ -110,6 +110,7 @@ def _samples(windows: pa.Table, needs: Needs) -> NDArray[np.float32]:
     samples[:, COLUMN["seconds"]] = floats(windows, "end") - floats(windows, "start")
     for name in MEASURED:
         samples[:, COLUMN[name]] = floats(windows, name)
+    samples[:, COLUMN["beside_heap_bytes"]] = _beside(samples)
     slots = np.nan_to_num(floats(windows, "slots_per_executor"))
     executors = np.maximum(np.ceil(needs.slots * (1 - 1e-9) / np.maximum(slots, 1)), 1)
     computed = np.where(slots > 0, executors, needs.instances)
@@ -117,6 +118,13 @@ def _samples(windows: pa.Table, needs: Needs) -> NDArray[np.float32]:
     column = samples[:, COLUMN["needed_parallelism"]]
     samples[:, COLUMN["needed_parallelism"]] = np.where(np.isnan(column), computed, column)
     return samples
+
+
+def _beside(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What is surely beside the heap; an agent that does not tell it apart means what is likely."""
+    surely = samples[:, COLUMN["beside_heap_bytes"]]
+    likely = samples[:, COLUMN["memory_used_bytes"]] - samples[:, COLUMN["heap_committed_bytes"]]
+    return np.where(np.isnan(surely), np.maximum(likely, np.float32(0)), surely)
 
 
 def _note(state: FleetState, judged: Integers, newest: Integers, windows: pa.Table) -> None:

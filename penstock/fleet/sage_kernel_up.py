@@ -45,6 +45,7 @@ _GC_SECONDS, _GC_COUNT, _RESIDENT = (COLUMN[n] for n in ("gc_seconds", "gc_count
 _CPU, _BACKLOG, _NEEDED = (COLUMN[n] for n in ("cpu_used_cores", "backlog_records", "needed_parallelism"))
 _SPILLED, _DRIVER = COLUMN["spilled_bytes"], COLUMN["driver_heap_used_bytes"]
 _FAILURES, _KILLS = COLUMN["out_of_memory_count"], COLUMN["memory_kill_count"]
+_SURELY_BESIDE = COLUMN["beside_heap_bytes"]
 
 _P1, _P2, _P3, _P4 = (int(rule) for rule in (Rule.HEAP_UP, Rule.MEMORY_UP, Rule.CPU_UP, Rule.PARALLELISM_UP))
 _PIN_HEAP, _PIN_FRACTION, _PIN_DRIVER = (
@@ -166,14 +167,27 @@ def _driver(recent: Floats, held: Floats, orders: Integers, bounds: Floats, told
 
 
 @numba.njit(cache=True)
-def _beside(recent: Floats) -> float:
-    beside = -np.inf
+def _likely_beside(recent: Floats, place: int) -> float:
+    likely = np.float64(recent[place, _RESIDENT]) - np.float64(recent[place, _COMMITTED])
+    surely = np.float64(recent[place, _SURELY_BESIDE])
+    return np.nan if math.isnan(likely) or math.isnan(surely) else max(likely, surely)
+
+
+@numba.njit(cache=True)
+def _more_overhead(recent: Floats, held: Floats, bounds: Floats, symptom: int) -> float:
+    grown = whole_mebibytes(max(held[OVERHEAD], bounds[_LEAST_OVERHEAD]) * bounds[_OVERHEAD_FACTOR])
+    if not len(recent):
+        return grown
+    largest = -np.inf
     for place in range(len(recent)):
-        value = np.float64(recent[place, _RESIDENT]) - np.float64(recent[place, _COMMITTED])
+        value = _likely_beside(recent, place)
         if math.isnan(value):
-            return np.nan
-        beside = max(beside, value)
-    return beside if len(recent) else np.nan
+            return grown
+        largest = max(largest, value)
+    growth = _likely_beside(recent, len(recent) - 1) - _likely_beside(recent, 0)
+    wanted = whole_mebibytes(max(largest / bounds[_OVERHEAD_TARGET], bounds[_LEAST_OVERHEAD]))
+    steady = largest + growth <= bounds[_OVERHEAD_HIGH] * wanted
+    return wanted if wanted > grown or (steady and symptom == _OVERHEAD_FULL) else grown
 
 
 @numba.njit(cache=True)
@@ -181,7 +195,7 @@ def _memory_sign(recent: Floats, held: Floats, bounds: Floats) -> tuple[int, flo
     killed = total(recent, _KILLS)
     if killed > 0:
         return _KILLED, killed, 0.0
-    beside, overhead = _beside(recent), held[OVERHEAD]
+    beside, overhead = most(recent, _SURELY_BESIDE), held[OVERHEAD]
     used = beside / overhead if overhead > 0 else np.inf if beside > 0 else 0.0
     return (_OVERHEAD_FULL if used > bounds[_OVERHEAD_HIGH] else 0), used, bounds[_OVERHEAD_HIGH]
 
@@ -201,9 +215,8 @@ def memory_up(
     answer = allowed(orders, _P2, _PIN_OVERHEAD)
     if answer != DECIDED:
         return answer
-    grown = whole_mebibytes(max(held[OVERHEAD], bounds[_LEAST_OVERHEAD]) * bounds[_OVERHEAD_FACTOR])
-    resident = whole_mebibytes(_beside(recent) / bounds[_OVERHEAD_TARGET])
-    return settle(told, symptom, measured, limit, OVERHEAD, resident if resident > grown else grown)
+    more = _more_overhead(recent, held, bounds, symptom)
+    return settle(told, symptom, measured, limit, OVERHEAD, more)
 
 
 @numba.njit(cache=True)

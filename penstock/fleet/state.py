@@ -159,6 +159,6 @@ def _filled(blank: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
     """The stored values in their shape; what an earlier version did not store stays blank."""
     if values.size == blank.size:
         return values.reshape(blank.shape)
-    stored = values.reshape(len(blank), -1)
-    blank[:, : stored.shape[1]] = stored
+    stored = values.reshape(*blank.shape[:-1], -1)
+    blank[..., : stored.shape[-1]] = stored
     return blank

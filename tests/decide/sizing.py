@@ -45,7 +45,9 @@ class Recorder:
         for number in range(samples):
             self.now += INTERVAL
             given = {k: v if isinstance(v, float | int) else v[number] for k, v in metrics.items()}
-            self.rows.append({**CALM, **given, "at": self.now})
+            row = {**CALM, **given, "at": self.now}
+            surely = max(row["memory_used_bytes"] - row["heap_committed_bytes"], 0.0)
+            self.rows.append({"beside_heap_bytes": surely, **row})
         return self.now
 
     @property

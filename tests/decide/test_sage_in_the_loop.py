@@ -13,7 +13,7 @@ from penstock.decide.policy import Hold, Proposal, Resize, Scale
 from penstock.decide.resizer import Limits
 from penstock.decide.sage_overrides import Said, said_of
 from penstock.decide.sage_policy import SagePolicy
-from penstock.decide.sage_sample import GcClock, TouchedHeap, sample_of
+from penstock.decide.sage_sample import GcClock, TouchedHeap, sample_of, surely_beside
 from penstock.decide.sage_settings import SageSettings
 from penstock.errors import BadInput
 from tests.fakes import FixedPolicy, a_query, a_scale, a_window
@@ -73,7 +73,7 @@ def test_a_full_heap_grows_with_the_values_before_and_after():
 
 def test_python_workers_beside_the_heap_make_the_overhead_grow():
     answer = Application().run(resident_bytes=4.8 * GIB)
-    assert isinstance(answer, Resize) and answer.settings == {"spark.executor.memoryOverhead": "1536m"}
+    assert isinstance(answer, Resize) and answer.settings == {"spark.executor.memoryOverhead": "1280m"}
 
 
 @pytest.mark.parametrize(
@@ -226,6 +226,14 @@ def test_what_is_beside_the_heap_is_that_of_one_executor_not_of_two():
     )
     sample = sample_of(dataclasses.replace(a_window(), executors=states), GcClock(), TouchedHeap(), 2.0)
     assert sample["memory_used_bytes"] - sample["heap_committed_bytes"] == pytest.approx(2.5 * GIB)
+    assert sample["beside_heap_bytes"] == pytest.approx(2.5 * GIB)
+
+
+def test_only_what_is_beyond_the_committed_heap_is_surely_beside_it():
+    use = dataclasses.replace(CALM, heap_committed_bytes=2 * GIB, heap_used_bytes=GIB)
+    assert surely_beside(dataclasses.replace(use, resident_bytes=1.5 * GIB)) == 0.0
+    assert surely_beside(dataclasses.replace(use, resident_bytes=2.5 * GIB)) == 0.5 * GIB
+    assert math.isnan(surely_beside(dataclasses.replace(use, resident_bytes=math.nan)))
 
 
 def test_a_majority_of_executors_must_have_reported():

@@ -41,6 +41,7 @@ def random_applications(random: np.random.Generator, count: int, samples: int = 
         "driver_heap_used_bytes": pick(0.5, 0.95, 1.8) * GIB,
         "out_of_memory_count": pick(0.0, 0.0, 0.0, 1.0),
         "memory_kill_count": pick(0.0, 0.0, 0.0, 1.0),
+        "beside_heap_bytes": overhead * pick(0.1, 0.5, 0.95, 1.4),
     }
     for name, place in COLUMN.items():
         rising = np.arange(samples) if name == "backlog_records" else np.zeros(samples)

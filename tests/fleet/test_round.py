@@ -92,6 +92,21 @@ def test_a_heap_that_was_lowered_is_remembered():
     assert played[-1].state.too_small[0].tolist() == [0.0, 0.0, 0.0, 3 * GIB]
 
 
+@pytest.mark.parametrize(("told", "rule"), [({}, ["P2"]), ({"beside_heap_bytes": 0.5 * GIB}, [])])
+def test_an_agent_may_tell_what_is_surely_beside_the_heap_apart(told, rule):
+    likely = {"memory_used_bytes": 6.9 * GIB, **told}
+    result = rounds(empty_state(), range(1, 5), "a", **likely)[-1]
+    assert [decision for _, decision in decided(result)] == rule
+
+
+def test_a_history_of_an_earlier_version_had_fewer_metrics():
+    state = rounds(empty_state(), range(1, 5), "a")[-1].state
+    earlier = replace(state, history=state.history[:, :, :-1].copy())
+    history = from_bytes(to_bytes(earlier)).history
+    np.testing.assert_array_equal(history[:, :, :-1], state.history[:, :, :-1])
+    assert np.isnan(history[:, :, -1]).all()
+
+
 def test_what_an_earlier_version_did_not_keep_is_blank():
     state = rounds(empty_state(), range(1, 5), "a", **HUNGRY)[-1].state
     stored = to_bytes(replace(state, too_small=state.too_small[:, :3].copy()))
