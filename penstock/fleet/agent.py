@@ -148,17 +148,17 @@ class FleetPolicy:
             return Hold("the fleet's controller asks for no change")
         fitted, notes = self._fitted(decision, window)
         reason = "; ".join((decision.reason, *notes))
-        # hosts may have more to give a little later, so that it is asked again until it is out of date
-        if fitted is None and decision.expires_at >= now:
-            return Hold(f"what the controller asks for cannot be met: {reason}")
-        if fitted is not None and fitted.settings is not None:
-            return self._resize(now, fitted, window, reason)
-        if fitted is not None and window.parallelism.get(EXECUTORS) == fitted.parallelism:
+        if fitted is not None and window.parallelism.get(EXECUTORS, 0) == fitted.parallelism:
             self._close(now, decision, "done")
             return Hold(f"the size is the one that the controller asked for: {reason}")
-        if fitted is None or decision.expires_at < now:
+        if decision.expires_at < now:
             self._close(now, decision, "not done in its time")
             return Hold("the controller's last decision is out of date")
+        if fitted is None:
+            # hosts may have more to give a little later, so that it is asked again until it is out of date
+            return Hold(f"what the controller asks for cannot be met: {reason}")
+        if fitted.settings is not None:
+            return self._resize(now, fitted, window, reason)
         sizes = {EXECUTORS: int(fitted.parallelism or 1)}
         return Scale(sizes, reason, ExpectedEffect("what the controller expects"))
 

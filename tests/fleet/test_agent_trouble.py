@@ -84,6 +84,19 @@ def test_without_its_journal_it_reports_on_and_begins_nothing(journal: Journal):
     assert post.sent[-1]["acknowledged"] == 5000
 
 
+def test_new_settings_that_the_journal_kept_waiting_for_too_long_are_out_of_date(journal: Journal):
+    post, memory = Post(), Away(journal)
+    agent = an_agent(post, memory)
+    agent.propose(a_window(10.0))
+    memory.away, post.waiting = True, [LARGER]
+    for end in (20.0, 600.0, 1200.0):
+        assert isinstance(agent.propose(a_window(end)), NotReady)
+    memory.away = False
+    answer = agent.propose(a_window(3600.0))
+    assert isinstance(answer, Hold) and "out of date" in answer.reason
+    assert post.sent[-1]["acknowledged"] == LARGER.decision_id
+
+
 def judged(state: FleetState, *records: Mapping[str, Any]) -> RoundResult:
     read = read_lines([orjson.dumps(record) for record in records], ["agent"] * len(records))
     assert read.dead.num_rows == 0
