@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,8 +119,13 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 def append_window(directory: Path, application: str, end: float, record: dict[str, object]) -> Path:
-    """Put one window into a directory that the controller reads, as a file of its own."""
-    safe = re.sub(r"[^A-Za-z0-9._-]", "_", application)[:100]
-    path = directory / f"{safe}-{round(end * 1000)}.jsonl"
+    """Put one window into a directory that the controller reads, as a file of its own.
+
+    Spark passes over files whose names begin with `_` or `.`, and so might a cleaned name; two applications
+    may have the same one.
+    """
+    cleaned = re.sub(r"[^A-Za-z0-9._-]", "_", application)[:100]
+    number = zlib.crc32(application.encode())
+    path = directory / f"{number:08x}-{cleaned}-{round(end * 1000)}.jsonl"
     _write_whole(path, orjson.dumps(record) + b"\n")
     return path

@@ -195,6 +195,6 @@ def test_a_backlog_that_follows_a_service_is_told_to_the_controller(journal: Jou
 def test_attaching_with_report_to_makes_an_agent(journal: Journal, tmp_path: Path):
     policy = reporting_policy(str(tmp_path), "words", journal, FixedPolicy(a_scale(3)), CONF)
     assert policy.name == "fleet" and isinstance(policy.propose(a_window()), Hold)
-    assert len(list((tmp_path / "windows").glob("words-*.jsonl"))) == 1
+    assert len(list((tmp_path / "windows").glob("*-words-*.jsonl"))) == 1
     with pytest.raises(BadInput, match="kafka://HOST"):
         reporting_policy("http://broker/windows", "words", journal, FixedPolicy(), CONF)

@@ -40,6 +40,16 @@ def numbers(found) -> list[int]:
     return [decision.decision_id for decision in found]
 
 
+def test_every_application_has_files_of_its_own_that_spark_reads(tmp_path: Path):
+    """Spark's file source passes over names that begin with `_` or `.`, whatever is in the files."""
+    names = ["日次集計", "夜間集計", "_words", ".words", "a/b", "a_b", "x" * 120 + "1", "x" * 120 + "2"]
+    transport = DirectoryTransport(tmp_path)
+    for name in names:
+        transport.publish({"application": name, "end": 10.0})
+    files = [path for path in (tmp_path / "windows").iterdir() if path.name[0] not in "_."]
+    assert sorted(orjson.loads(path.read_bytes())["application"] for path in files) == sorted(names)
+
+
 def test_each_decision_is_handed_over_once_and_to_its_application(directory: FleetDirectory):
     transport = DirectoryTransport(directory.root)
     assert numbers(transport.decisions("words")) == [130_000, 330_000]
