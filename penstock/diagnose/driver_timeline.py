@@ -3,6 +3,10 @@
 Every span between two marks is named by the mark that ends it, because that is what the driver was busy with:
 before a result arrives it waits, before a launch it schedules, after the last result of a stage it passes a
 barrier. Without an active job it runs the program, plans, or goes through the phases of a micro-batch.
+
+Spark gives a slot on as soon as it hears that its task is over, and notes the end of that task some
+milliseconds later. So the result of a task that is over lies before the launch that takes its slot: what the
+driver waited for would be called scheduling otherwise.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ AFTER_JOBS = (
 )
 # A message needs time to travel, and the log counts in milliseconds: no task is shorter than this.
 SHORTEST_TASK_US = 10
+_NEVER = 1 << 62
 
 Label = tuple[Activity, Work]
 
@@ -134,6 +139,16 @@ class _Sweep:
         tasks = log.tasks
         names = [operators.get(key, f"stage {key[0]}") for key in _keys(log)]
         self._launching = [(Activity.SCHEDULING, Work(name, "task launch")) for name in names]
+        self._noted: list[int] = tasks["finish"].tolist()
+        # no task is over before what was measured of it has passed; nothing is known of one without measures
+        busy = tasks["deserialise"] + tasks["run"] + tasks["result_serialise"]
+        # a result that the driver fetches is there only when that is done, whoever has the slot
+        ends = (busy > 0) & (tasks["finish"] >= 0) & (tasks["getting_result"] <= 0)
+        self._over: list[int] = np.where(ends, tasks["launch"] + busy, _NEVER).tolist()
+        self._executor: list[int] = tasks["executor"].tolist()
+        known = (log.executors.get(name) for name in tasks.executors)
+        self._room = [executor.cores if executor and executor.cores else _NEVER for executor in known]
+        self._there: list[set[int]] = [set() for _ in tasks.executors]
         self._launch = np.full(len(tasks), -1, dtype=np.int64)
         self._finish = np.full(len(tasks), -1, dtype=np.int64)
         self._clock = self._begun = log.start * 1000
@@ -141,18 +156,35 @@ class _Sweep:
         self._done: list[Doing] = []
 
     def take(self, mark: Mark) -> None:
+        if mark.kind == "launch":
+            self._make_room(mark)
+        elif mark.kind == "result" and self._finish[mark.subject] >= 0:
+            return  # its slot was given on before
         at = max(mark.time_ms * 1000, self._clock + 1)
         if mark.kind == "result":
             at = max(at, int(self._launch[mark.subject]) + SHORTEST_TASK_US)
             self._finish[mark.subject] = at
+            self._there[self._executor[mark.subject]].discard(mark.subject)
         elif mark.kind == "launch":
             self._launch[mark.subject] = at
+            self._there[self._executor[mark.subject]].add(mark.subject)
         self._clock = at
         label = self._label(mark)
         if label:
             self._name(at, label)
         self._jobs += (mark.kind == "job start") - (mark.kind == "job end")
         self._executions += (mark.kind == "execution start") - (mark.kind == "execution end")
+
+    def _make_room(self, launch: Mark) -> None:
+        """Takes the result of the task whose slot this launch is given, where its end was noted later."""
+        executor = self._executor[launch.subject]
+        there = self._there[executor]
+        if len(there) < self._room[executor]:
+            return
+        over = [task for task in there if self._over[task] <= launch.time_ms <= self._noted[task]]
+        if over:
+            first = min(over, key=lambda task: self._noted[task])
+            self.take(Mark(launch.time_ms, launch.line, "result", first))
 
     def _label(self, mark: Mark) -> Label | None:
         """What the driver did before this mark; nothing when the mark does not end what it did."""

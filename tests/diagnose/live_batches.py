@@ -100,6 +100,15 @@ def hot_task(batch_id=7, records=1000.0):
     return batch([0.2] * 4, [0.3, 0.3, 0.3, 3.0], batch_id=batch_id, records=records)
 
 
+def hot_task_first(noted_late, batch_id=7):
+    """The hot task comes first on its slot; ends are noted so many ms after a slot is given on."""
+    executors = ("0", "1", "2", "3")
+    made = batch([0.2] * 4, [3.0] + [0.2] * 15, batch_id=batch_id, executors=executors, cores=1)
+    read, count = made.stages
+    late = [{**one, "duration": one["duration"] + 2 + noted_late} for one in count.tasks]
+    return replace(made, stages=[read, replace(count, tasks=late)])
+
+
 def slow_executor(batch_id=7, records=1000.0):
     """Both tasks on the second executor take four times as long as those on the first."""
     made = batch([0.2] * 4, [0.5, 2.0, 0.5, 2.0], batch_id=batch_id, records=records)

@@ -16,6 +16,7 @@ from tests.diagnose.live_batches import (
     batch,
     driver_bound,
     hot_task,
+    hot_task_first,
     slow_executor,
     task,
     word_count,
@@ -51,6 +52,14 @@ def test_the_task_that_holds_a_batch_up_is_named():
     assert hot.share > 0.7
     assert top(found.worker)[0].startswith(f"executor {hot.executor} slot")
     assert found.gain_of_slots < 0.05
+
+
+@pytest.mark.parametrize("noted_late", [-2, 0, 4, 15])
+def test_to_wait_for_a_slot_is_no_scheduling_even_where_it_is_given_on_before_an_end_is_noted(noted_late):
+    found = critical_window(hot_task_first(noted_late))
+    assert found.causes["run"] > 0.8 > found.causes["scheduling"] + 0.6
+    assert (found.hot_task.partition, top(found.worker)[0]) == (0, "executor 0 slot 0")
+    assert found.hot_task.share > 0.8 and "partition 0 on executor 0" in found.answer
 
 
 def test_an_executor_that_is_slow_by_itself_is_named():
