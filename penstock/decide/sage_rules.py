@@ -158,9 +158,12 @@ def heap_down(view: RoundView) -> list[Sizing]:
     bound it would call for its own remedy. Nor does it go on from where it arrived before. As for P1, use
     counts only where it lasts: between two collections it rises to the brim of what is committed.
     """
-    held, failed = view.held, view.long is not None and _total(view.long.out_of_memory_count) > 0
-    long = measured(view.long, "heap_committed_bytes", view.settings.least_down_samples)
-    if long is None or failed or _total(long.spilled_bytes) > 0:
+    held, long = view.held, view.long
+    if long is None or _any(long.out_of_memory_count) or _any(long.spilled_bytes):
+        return []
+    for column in ("heap_committed_bytes", "heap_used_bytes", "gc_seconds"):
+        long = measured(long, column, view.settings.least_down_samples)
+    if long is None:
         return []
     if _gc_share(long) > view.settings.gc_time_high / 2:
         return []
@@ -181,9 +184,8 @@ def heap_down(view: RoundView) -> list[Sizing]:
 
 def memory_down(view: RoundView) -> list[Sizing]:
     """P7: down to the likely resident size, for which committed heap counts as resident."""
-    held, killed = view.held, view.long is not None and _total(view.long.memory_kill_count) > 0
-    long = measured(view.long, "memory_used_bytes", view.settings.least_down_samples)
-    if long is None or killed:
+    held, long = view.held, measured(view.long, "memory_used_bytes", view.settings.least_down_samples)
+    if view.long is None or long is None or _any(view.long.memory_kill_count):
         return []
     likely = _most(likely_beside_heap(long))
     wanted = whole_mebibytes(likely / view.settings.overhead_target)
@@ -335,6 +337,11 @@ def _unused(view: RoundView) -> Symptom:
 
 def _ceiling(value: float) -> float:
     return value if math.isnan(value) else float(math.ceil(value))
+
+
+def _any(counts: Floats) -> bool:
+    """Whether it came up in any sample; one in which it was not measured hides no other."""
+    return bool(np.any(counts > 0))
 
 
 def _least(values: Floats) -> float:

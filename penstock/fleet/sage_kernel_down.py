@@ -25,7 +25,7 @@ from penstock.fleet.sage_columns import (
     TASK_CPUS,
 )
 from penstock.fleet.sage_kernel_up import DECIDED, NOTHING, allowed, settle
-from penstock.fleet.sage_windows import ceiling, lasting, measured, most, total, whole_mebibytes
+from penstock.fleet.sage_windows import came_up, ceiling, lasting, measured, most, total, whole_mebibytes
 
 _HEAP_USED, _COMMITTED, _RESIDENT = (
     COLUMN[name] for name in ("heap_used_bytes", "heap_committed_bytes", "memory_used_bytes")
@@ -96,9 +96,11 @@ def heap_down(
     long: Floats, held: Floats, known: Floats, orders: Integers, bounds: Floats, told: Floats
 ) -> int:
     """P6."""
-    failed = total(long, _FAILURES) > 0
-    long = measured(long, _COMMITTED)
-    if len(long) < bounds[_LEAST_DOWN] or failed or total(long, _SPILLED) > 0:
+    if came_up(long, _FAILURES) or came_up(long, _SPILLED):
+        return NOTHING
+    # one copy for all three: what is not a number in one of them is none in their sum
+    long = long[~np.isnan(long[:, _COMMITTED] + long[:, _HEAP_USED] + long[:, _GC_SECONDS])]
+    if len(long) < bounds[_LEAST_DOWN]:
         return NOTHING
     if total(long, _GC_SECONDS) / total(long, _SECONDS) > bounds[_GC_HIGH] / 2:
         return NOTHING
@@ -137,7 +139,7 @@ def memory_down(
     long: Floats, held: Floats, known: Floats, orders: Integers, bounds: Floats, told: Floats
 ) -> int:
     """P7."""
-    killed = total(long, _KILLS) > 0
+    killed = came_up(long, _KILLS)
     long = measured(long, _RESIDENT)
     if len(long) < bounds[_LEAST_DOWN] or killed:
         return NOTHING

@@ -67,6 +67,15 @@ def total(samples: Floats, column: int) -> float:
 
 
 @numba.njit(cache=True)
+def came_up(samples: Floats, column: int) -> bool:
+    """Whether a column was above zero in any sample; one in which it was not measured hides no other."""
+    for place in range(len(samples)):
+        if samples[place, column] > 0:
+            return True
+    return False
+
+
+@numba.njit(cache=True)
 def measured(samples: Floats, column: int) -> Floats:
     """The samples in which a column was measured."""
     return samples[~np.isnan(samples[:, column])]

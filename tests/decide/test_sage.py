@@ -245,6 +245,26 @@ class TestHeap:
         now = clock.run(40, spilled_bytes=[0.0] * 15 + [1.0] + [0.0] * 24)
         assert fired(SizingInput(now, clock.history, held)) is Rule.NONE
 
+    @pytest.mark.parametrize(
+        ("metric", "value", "usual"),
+        [("gc_seconds", 0.8, 0.1), ("spilled_bytes", 1e8, 0.0), ("heap_used_bytes", 5.7 * GIB, 3.6 * GIB)],
+    )
+    def test_one_report_that_was_lost_hides_nothing_from_a_shrink(self, metric, value, usual):
+        """GC, spill, or use that lasted, all over by now; each metric is a datagram of its own."""
+        held = replace(A_SIZE, heap_bytes=6.5 * GIB)
+        for before, fires in ((value, Rule.NONE), (usual, Rule.HEAP_DOWN)):
+            for told in ([before] * 30, [*[before] * 20, math.nan, *[before] * 9]):
+                clock = Recorder()
+                now = clock.run(40, **{metric: [*told, *[usual] * 10]})
+                assert fired(SizingInput(now, clock.history, held)) is fires
+
+    @pytest.mark.parametrize("metric", ["gc_seconds", "heap_used_bytes"])
+    def test_the_heap_is_not_shrunk_by_what_was_never_measured(self, metric):
+        clock = Recorder()
+        now = clock.run(40, **{metric: math.nan})
+        given = SizingInput(now, clock.history, replace(A_SIZE, heap_bytes=12 * GIB))
+        assert fired(given) is Rule.NONE
+
 
 class TestParallelism:
     def test_one_step_back_is_no_monotonic_growth(self):
