@@ -102,9 +102,8 @@ def heap_down(
     long = long[~np.isnan(long[:, _COMMITTED] + long[:, _HEAP_USED] + long[:, _GC_SECONDS])]
     if len(long) < bounds[_LEAST_DOWN]:
         return NOTHING
-    if total(long, _GC_SECONDS) / total(long, _SECONDS) > bounds[_GC_HIGH] / 2:
-        return NOTHING
-    if held[HEAP] <= known[LOWERED_HEAP]:
+    share = total(long, _GC_SECONDS) / total(long, _SECONDS)
+    if share > bounds[_GC_HIGH] / 2 or held[HEAP] <= known[LOWERED_HEAP]:
         return NOTHING
     committed = most(long, _COMMITTED)
     wanted = whole_mebibytes(committed)

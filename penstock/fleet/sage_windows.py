@@ -69,10 +69,7 @@ def total(samples: Floats, column: int) -> float:
 @numba.njit(cache=True)
 def came_up(samples: Floats, column: int) -> bool:
     """Whether a column was above zero in any sample; one in which it was not measured hides no other."""
-    for place in range(len(samples)):
-        if samples[place, column] > 0:
-            return True
-    return False
+    return bool(np.any(samples[:, column] > 0))
 
 
 @numba.njit(cache=True)
