@@ -57,7 +57,7 @@ def evidence(
 
     state = State(directory / "state.json")
     if fresh:
-        state.path.unlink(missing_ok=True)
+        state.forget()
     with _watched() as (told, done), clusters_kept():
         outcomes = run_parts(parts, quick, state, told, done)
     answer(write_report(outcomes, quick, directory), as_json, _summary(outcomes))

@@ -183,7 +183,7 @@ def chosen(names: Sequence[str], parts: Sequence[Part] = PARTS) -> list[Part]:
     known = {part.name: part for part in parts}
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+            near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
             raise BadInput(f"evidence: there is no part {name!r}; {hint}")
     return [part for part in parts if not names or part.name in names]

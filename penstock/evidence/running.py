@@ -68,8 +68,17 @@ class State:
             return {one["name"]: PartOutcome.from_json(one) for one in plain["parts"]}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except OSError as error:
+            raise BadInput(f"cannot read {self.path}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
             raise BadInput(f"{self.path} is not a state file of evidence: {error}") from error
+
+    def forget(self) -> None:
+        """Nothing is kept any more."""
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise BadInput(f"cannot forget {self.path}: {error.strerror}") from error
 
     def keep(self, outcomes: Sequence[PartOutcome]) -> None:
         """Write all anew, then rename: a run that is killed leaves the old file or the new one."""
@@ -87,6 +96,8 @@ def run_parts(
 ) -> list[PartOutcome]:
     """The outcome of every part, those of earlier runs of the same kind included."""
     known = state.outcomes()
+    # a place that cannot be written is to be known before half an hour was spent on a part
+    state.keep(list(known.values()))
     kept = {name: one for name, one in known.items() if still_good(one, quick)}
     clock = _Clock(parts, {part.name: part.estimate(quick) for part in parts if part.name not in kept})
     for number, part in enumerate(parts):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.commands.evidence import exit_code, write_report
-from penstock.errors import BadInput
+from penstock.errors import BadInput, PenstockError
 from penstock.evidence.findings import (
     Chart,
     Finding,
@@ -156,6 +156,25 @@ def test_a_state_file_that_is_none_is_an_error(state):
         run([a_part("one", Counting())], state)
 
 
+@pytest.mark.parametrize("place", ["state.json", "state.json.unfinished"])
+def test_a_place_that_cannot_be_written_is_known_before_any_part_runs(tmp_path, place):
+    (tmp_path / place).mkdir()
+    work = Counting()
+    with pytest.raises(PenstockError, match=r"cannot .*state\.json: Is a directory"):
+        run([a_part("one", work)], State(tmp_path / "state.json"))
+    assert work.runs == []
+
+
+def test_what_is_kept_can_be_forgotten_unless_it_is_no_file(state):
+    state.forget()
+    state.keep([])
+    state.forget()
+    assert not state.path.exists()
+    state.path.mkdir()
+    with pytest.raises(BadInput, match=r"cannot forget .*state\.json"):
+        state.forget()
+
+
 def test_an_outcome_survives_being_written(state):
     outcomes, _ = run([a_part("one", Counting())], state)
     again = PartOutcome.from_json(outcomes[0].to_json())
@@ -213,3 +232,5 @@ def test_parts_are_chosen_by_name():
     assert [part.name for part in chosen(["accuracy", "heron"])] == ["heron", "accuracy"]
     with pytest.raises(BadInput, match="did you mean 'accuracy'"):
         chosen(["acuracy"])
+    with pytest.raises(BadInput, match="known: heron, "):
+        chosen(["nope"])
