@@ -14,6 +14,9 @@ from penstock.workloads.profiles import Profile
 KNOT_EVERY = 1000
 """Arrivals are found exactly at every thousandth record, and lie on a line between two of these."""
 
+NEVER_SECONDS = 1e10
+"""What is not offered by then never is."""
+
 SAMPLES_A_BATCH = 50
 MOST_GROWTH = 0.05
 """A backlog that grows by less than this share of the offered rate counts as not growing."""
@@ -26,7 +29,7 @@ def arrival(profile: Profile, record: float) -> float:
     low, high = 0.0, 1.0
     while profile.cumulative(high) < record:
         low, high = high, 2 * high
-        if high > 1e10:
+        if high > NEVER_SECONDS:
             raise BadInput(f"the rate profile never offers record {record:g}")
     while high - low > 1e-6 * max(1.0, high):
         middle = (low + high) / 2
@@ -36,9 +39,17 @@ def arrival(profile: Profile, record: float) -> float:
 
 def arrivals(profile: Profile, first: int, count: int) -> Seconds:
     """The same for records first … first+count-1; a record's arrival does not depend on the range."""
-    knots = np.arange(first // KNOT_EVERY, (first + count) // KNOT_EVERY + 2) * KNOT_EVERY
-    times = [arrival(profile, knot) for knot in knots.tolist()]
+    places = range(first // KNOT_EVERY, (first + count) // KNOT_EVERY + 2)
+    knots = [KNOT_EVERY * place for place in places if _offers(profile, KNOT_EVERY * place)]
+    if len(knots) < len(places):
+        # the load ends before the next knot: what comes after the last one is found record by record
+        knots += range(max(first, knots[-1] + 1), first + count)
+    times = [arrival(profile, knot) for knot in knots]
     return np.interp(np.arange(first, first + count), knots, times)
+
+
+def _offers(profile: Profile, record: float) -> bool:
+    return profile.cumulative(NEVER_SECONDS) >= record
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,14 @@ def test_arrivals_do_not_depend_on_the_range(first, count, data):
     assert (np.diff(whole) >= 0).all()
 
 
+@pytest.mark.parametrize("last", [1, 999, 1000, 1001, 2500])
+def test_a_load_that_ends_has_arrivals_up_to_its_last_record(last):
+    profile = parse_profile(f"steps:0=100,{last / 100:g}=0")
+    found = arrivals(profile, 0, last)
+    assert found == pytest.approx(np.arange(last) / 100, abs=1e-3)
+    assert arrivals(profile, last - 1, 1)[0] == pytest.approx(found[-1], abs=1e-9)
+
+
 def test_a_record_that_never_comes_is_refused():
     with pytest.raises(BadInput, match="never offers"):
         arrival(parse_profile("steps:0=10,5=0"), 51)
