@@ -81,6 +81,8 @@ def workload(  # noqa: PLR0913, PLR0917
     lengths = [_seconds(text, option) for option, text in times.items()]
     if lengths[1] <= 0:
         raise BadInput(f"--duration: {duration} leaves nothing to measure")
+    if not any_offered(ask.profile, sum(lengths[:2])):
+        raise BadInput(f"--rate: {rate} offers no record in {sum(lengths[:2]):g} s")
     result = _run(entry, ask, lengths, cores)
     answer(result, as_json, shown(result))
 
@@ -108,8 +110,18 @@ def profile_of(rate: str) -> str:
     from penstock.workloads.profiles import parse_profile
 
     profile = rate if ":" in rate else f"constant:{rate}"
-    parse_profile(profile)
+    try:
+        parse_profile(profile)
+    except BadInput as error:
+        raise BadInput(f"--rate: {error}") from error
     return profile
+
+
+def any_offered(profile: str, seconds: float) -> bool:
+    """Whether there is anything to deal with in so many seconds."""
+    from penstock.workloads.profiles import parse_profile, records_offered
+
+    return records_offered(parse_profile(profile), seconds) > 0
 
 
 def _run(entry: Workload, ask: Ask, seconds: list[float], cores: int) -> dict[str, Any]:

@@ -146,7 +146,9 @@ def recorded_profile(text: str, scale: float = 1.0, speed: float = 1.0, name: st
     """A profile from lines `second,value`: each value holds until the next line's second."""
     if not (scale > 0 and speed > 0):
         raise BadInput(f"{name}: scale and speed must be above 0")
-    rows = [_recorded_row(line, f"{name}, line {number}") for number, line in _data_lines(text)]
+    rows: list[tuple[float, float]] = []
+    for number, line in _data_lines(text):
+        rows.append(_recorded_row(line, f"{name}, line {number}", rows[-1:]))
     if not rows:
         raise BadInput(f"{name} has no lines `second,value`")
     first = rows[0][0]
@@ -206,7 +208,7 @@ def _numbers(arguments: str, names: tuple[str, ...]) -> dict[str, float]:
     named = _named(arguments)
     if set(named) != set(names):
         raise BadInput(f"the profile needs {', '.join(names)}, not {arguments!r}")
-    return {name: float(value) for name, value in named.items()}
+    return {name: _number(value, name) for name, value in named.items()}
 
 
 def _number(text: str, what: str) -> float:
@@ -225,11 +227,17 @@ def _data_lines(text: str) -> list[tuple[int, str]]:
     return kept[1:] if kept and kept[0][1] in ("second|value", "second,value") else kept
 
 
-def _recorded_row(line: str, where: str) -> tuple[float, float]:
-    second, separator, value = line.partition("|" if "|" in line else ",")
-    if not separator:
+def _recorded_row(line: str, where: str, before: list[tuple[float, float]]) -> tuple[float, float]:
+    """One line; `before` is the one before it, if there is one."""
+    texts = line.partition("|" if "|" in line else ",")
+    if not texts[1]:
         raise BadInput(f"{where}: {line!r} is not `second,value`")
-    return _number(second, f"{where}: the second"), _number(value, f"{where}: the value")
+    second, value = _number(texts[0], f"{where}: the second"), _number(texts[2], f"{where}: the value")
+    if value < 0:
+        raise BadInput(f"{where}: the value is {value:g}, below 0")
+    if before and second <= before[0][0]:
+        raise BadInput(f"{where}: second {second:.15g} does not come after {before[0][0]:.15g}")
+    return second, value
 
 
 def _check_steps(steps: list[tuple[float, float]]) -> None:

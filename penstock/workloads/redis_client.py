@@ -21,7 +21,7 @@ class Redis:
             raise BadInput(f"the Redis address {address!r} is not HOST:PORT")
         try:
             self._socket = socket.create_connection((host, int(port)), timeout_seconds)
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             raise BadInput(f"no Redis answers at {address} ({error}): {NEEDED}") from error
         self._replies: BinaryIO = self._socket.makefile("rb")
 

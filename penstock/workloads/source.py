@@ -110,7 +110,7 @@ class LoadOptions:
     def of(options: Mapping[str, str]) -> LoadOptions:
         """Read the options of `spark.readStream`."""
         start = number_option(options, "start", math.nan)
-        if start <= 0:
+        if start <= 0 or math.isinf(start):
             raise BadInput(f"the option start is {start:g}, not seconds since the epoch")
         return LoadOptions(
             profile=parse_profile(options.get("profile", "constant:1")),

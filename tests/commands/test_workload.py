@@ -27,8 +27,10 @@ def test_the_list_names_every_workload(capsys):
     [
         ([], "word-count"),
         (["no-such"], "no-such"),
-        (["paced", "--rate", "fast"], "fast"),
-        (["paced", "--rate", "steps:0"], "name=value"),
+        (["paced", "--rate", "fast"], "--rate: the rate profile 'constant:fast'"),
+        (["paced", "--rate", "steps:0"], "--rate: '0' is not of the form name=value"),
+        (["paced", "--rate", "0"], "--rate: 0 offers no record in 40 s"),
+        (["paced", "--rate", "steps:60=5"], "offers no record in 40 s"),
         (["paced", "--duration", "soon"], "--duration"),
         (["paced", "--service", "-1"], "--service"),
         (["paced", "--skew", "2"], "skew"),
@@ -37,6 +39,7 @@ def test_the_list_names_every_workload(capsys):
         (["nexmark-q5", "--skew", "0.5"], "nexmark-q5 does not go by it"),
         (["nexmark-q55"], "did you mean 'nexmark-q5'?"),
         (["yahoo", "--redis", "127.0.0.1:1"], "no Redis answers at 127.0.0.1:1"),
+        (["yahoo", "--redis", "127.0.0.1:99999"], "no Redis answers at 127.0.0.1:99999"),
     ],
 )
 def test_bad_usage_is_told_in_one_line(arguments, named, capsys):

@@ -113,6 +113,7 @@ def test_reading_yields_the_records_of_the_range():
         {"maxRecordsPerBatch": "0"},
         {"start": "yesterday"},
         {"start": "0"},
+        {"start": "inf"},
         {"profile": "constant:x"},
         {"seed": "-1"},
     ],

@@ -143,6 +143,9 @@ def test_a_recording_can_be_scaled_and_hurried():
         "sine:mean=1,amplitude=2,period=3",
         "sine:mean=1,amplitude=1",
         "bursts:base=2,peak=1,every=10,length=1",
+        "sine:mean=inf,amplitude=0,period=60",
+        "sine:mean=1,amplitude=1,period=inf",
+        "bursts:base=1,peak=inf,every=60,length=1",
         "recorded:speed=2",
         "recorded:path=/no/such/file.csv",
     ],
@@ -154,7 +157,14 @@ def test_text_that_is_no_profile_is_refused(text):
 
 @pytest.mark.parametrize(
     ("text", "named"),
-    [("1|2\nx|3", "line 2"), ("1|2\n3", "line 2"), ("", "no lines"), ("second|value\n1|inf", "line 2")],
+    [
+        ("1|2\nx|3", "line 2"),
+        ("1|2\n3", "line 2"),
+        ("", "no lines"),
+        ("second|value\n1|inf", "line 2"),
+        ("1|2\n2|-3", "line 2: the value is -3"),
+        ("5|2\n\n5|3", "line 3: second 5"),
+    ],
 )
 def test_a_bad_recording_names_the_line(text, named):
     with pytest.raises(BadInput, match=named):
