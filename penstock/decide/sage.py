@@ -37,13 +37,15 @@ def decide(given: SizingInput, settings: SageSettings) -> SizingRound:
     """Apply the rules in order until one decides; with an action in flight, none is applied.
 
     A scale-up that was wanted and held back forbids every scale-down of the round: these rely on the rules
-    above them to hold. A scale-down that was held back leaves the others free.
+    above them to hold. A scale-down that was held back leaves the others free, and so does a force that finds
+    nothing to decide: it stands until it does, and nobody may run out of memory meanwhile.
     """
     if given.action_in_flight:
         return SizingRound(awaiting="the end of the action in flight")
     view = view_of(given, settings)
-    if given.overrides.forced is not Rule.NONE:
-        return _forced(replace(view, forced=True))
+    forced = _forced(replace(view, forced=True)) if given.overrides.forced else SizingRound()
+    if forced.decision is not None:
+        return forced
     if view.recent is None and view.long is None:
         return SizingRound(awaiting="enough samples since the last change")
     held_back: list[tuple[Rule, int]] = []
@@ -55,7 +57,7 @@ def decide(given: SizingInput, settings: SageSettings) -> SizingRound:
             return SizingRound(answer, tuple(held_back))
         if answer:
             held_back.append((rule, answer))
-    return SizingRound(held_back=tuple(held_back))
+    return SizingRound(held_back=tuple(held_back) or forced.held_back)
 
 
 def _one(view: RoundView, rule: Rule) -> Sizing | int:

@@ -62,7 +62,7 @@ class SagePolicy:
         """
         self._needs, self._settings, self._services = needs, settings, services
         self._service: Correlation | None = None
-        self._limits, self.said = limits, said
+        self._limits, self.said, self._word = limits, said, no_word()
         self._samples: deque[tuple[float, Mapping[str, float], Mapping[str, int]]] = deque(
             maxlen=MOST_SAMPLES
         )
@@ -90,6 +90,8 @@ class SagePolicy:
             self._fresh_after = max(self._fresh_after, window.start if self._held else -math.inf)
             self._held = held
         self._take(window, held, answer)
+        # asked once: an operator may say more while the window is judged
+        self._word = self.said()
         self._judged_by = self._with_samples(window.end)
         try:
             return self._judge(self._given(window, held), window, held, answer)
@@ -125,9 +127,13 @@ class SagePolicy:
     def _take(self, window: ApplicationWindow, held: Mapping[str, int], answer: Proposal | NotReady) -> None:
         """Without an answer of DS2 the need is unknown, and the rest of the sample counts all the same."""
         first_has_ended = bool(window.queries) and not self._seen_batches
+        went_back = bool(self._samples) and window.end <= self._samples[-1][0]
         # a first batch starts Python workers and compiles code: once it has ended nothing of it is believed
-        if first_has_ended or (self._samples and window.end <= self._samples[-1][0]):
+        if first_has_ended or went_back:
             self._samples.clear()
+        if went_back:
+            # else nothing would be believed for as long as the clock went back
+            self._fresh_after = min(self._fresh_after, window.start)
         self._seen_batches = self._seen_batches or first_has_ended
         self._warm_up(window, first_has_ended)
         wanted = {} if isinstance(answer, NotReady) else dict(held)
@@ -187,8 +193,8 @@ class SagePolicy:
         found = decide(given, self._judged_by)
         if isinstance(answer, NotReady) and not _is_urgent(found, window):
             return answer
-        if given.overrides.forced is not Rule.NONE:
-            self._obeyed = self.said().force_id
+        if found.decision is not None and found.decision.rule is given.overrides.forced:
+            self._obeyed = self._word.force_id
         if found.awaiting:
             return NotReady("the size is not judged", found.awaiting)
         if found.decision is None and window.sizing is not None:
@@ -214,7 +220,7 @@ class SagePolicy:
         return with_notes(proposal, fitted.notes if window.queries else (*fitted.notes, _FIRST_BATCH))
 
     def _given(self, window: ApplicationWindow, held: Mapping[str, int]) -> SizingInput:
-        said = self.said()
+        said = self._word
         overrides = replace(said.overrides, forced=Rule.NONE) if self._is_obeyed(said) else said.overrides
         size = HeldSize(sum(held.values()), _UNKNOWN_BYTES, _UNKNOWN_BYTES)
         if window.sizing is not None:
@@ -236,7 +242,7 @@ class SagePolicy:
 
     def _set_by_hand(self, given: SizingInput, window: ApplicationWindow) -> Proposal | None:
         """What operators have set and is not in effect yet, in one restart; a Hold where it cannot be had."""
-        after = with_values(given.held, self.said().values)
+        after = with_values(given.held, self._word.values)
         if window.sizing is None or after == given.held:
             return None
         decision = Sizing(Rule.NONE, Symptom.FORCED, math.nan, math.nan, after)

@@ -196,7 +196,7 @@ def _remember(
     known = state.too_small[judged, LOWERED_HEAP]
     state.too_small[judged, LOWERED_HEAP] = np.where(lowered, after, known)
     if ORDERS[0] in windows.column_names:
-        forced = decided & (floats(windows, "forced")[newest] > 0)
+        forced = decided & (floats(windows, "forced")[newest] == decisions.rule)
         state.forced[judged[forced]] = windows["force_id"].to_numpy()[newest][forced]
 
 

@@ -49,16 +49,19 @@ def _evaluate_all(apps: Applications, bounds: Floats, out: Decisions) -> None:
             continue
         up, down, end = _windows(apps.at[i], apps.now[i], apps.fresh_after[i], bounds)
         rows, held, orders, told = apps.history[i], apps.held[i], apps.orders[i], out.told[i]
-        rule = orders[FORCED_RULE]
+        rule, forced_back = orders[FORCED_RULE], 0
         if rule:
             answer = _rule(rule, rows[up:end], rows[down:end], held, apps.known[i], orders, bounds, told)
             if answer == DECIDED:
                 out.rule[i] = rule
-            elif answer == PINNED:
-                out.held_back[i] = PINNED << (BITS * rule)
-        elif up < end or down < end:
+                continue
+            forced_back = PINNED << (BITS * rule) if answer == PINNED else 0
+            orders = orders.copy()
+            orders[FORCED_RULE] = 0
+        if up < end or down < end:
             decided, back = _in_order(rows[up:end], rows[down:end], held, apps.known[i], orders, bounds, told)
-            out.rule[i], out.held_back[i] = decided, back
+            out.rule[i] = decided
+            out.held_back[i] = back if back or decided else forced_back
         else:
             out.awaiting[i] = TOO_FEW
 

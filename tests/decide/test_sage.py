@@ -168,9 +168,20 @@ def test_force_decides_without_a_symptom_where_there_is_an_amount(rule: Rule):
     assert "forced by ops" in answer.reason
 
 
-def test_a_pin_outranks_a_force():
+def test_a_pin_outranks_a_force_and_that_is_said():
     forced = Overrides(forced=Rule.HEAP_UP, pinned=frozenset({Parameter.HEAP}))
-    assert decide(a_round(Rule.CPU_UP, overrides=forced), SETTINGS).decision is None
+    clock = Recorder()
+    outcome = decide(SizingInput(clock.run(40), clock.history, A_SIZE, overrides=forced), SETTINGS)
+    assert (outcome.decision, outcome.held_back) == (None, ((Rule.HEAP_UP, PINNED),))
+    assert fired(a_round(Rule.CPU_UP, overrides=forced)) is Rule.CPU_UP, "nor does it stop the others"
+
+
+def test_a_force_that_finds_nothing_to_decide_stops_no_other_rule():
+    forced = Overrides(forced=Rule.PARALLELISM_UP)
+    assert fired(a_round(Rule.HEAP_UP, overrides=forced)) is Rule.HEAP_UP
+    clock = Recorder()
+    nothing = SizingInput(clock.run(1), clock.history, A_SIZE, overrides=forced)
+    assert "samples" in decide(nothing, SETTINGS).awaiting
 
 
 def test_a_scale_up_that_is_held_back_forbids_scale_downs():

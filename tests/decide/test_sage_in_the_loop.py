@@ -271,6 +271,33 @@ def test_a_pin_a_veto_and_a_force():
     assert isinstance(application.run(1), Resize)
 
 
+def test_a_force_stands_until_its_rule_has_decided():
+    """P7 knows too little before twenty samples, and would not shrink by a twentieth of its own accord."""
+    application = Application()
+    application.said = said_of({"force": {"rule": "P7", "id": "t-1"}, "by": "ops"}, "here")
+    answers = [application.run(1, resident_bytes=4.56 * GIB) for _ in range(30)]
+    (answer,) = [one for one in answers if isinstance(one, Resize)]
+    assert answer.reason.startswith("P7") and "forced by ops" in answer.reason
+
+
+def test_what_is_said_while_a_window_is_judged_counts_from_the_next_one_on():
+    words = [said_of({"force": {"rule": rule, "id": rule}}, "here") for rule in ("P4", "P2")]
+    application = Application()
+    application.run(3)
+    application.policy.said = lambda: words.pop(0) if len(words) > 1 else words[0]
+    assert isinstance(application.run(1), Hold)
+    assert isinstance(application.run(1), Resize), "a force is not taken for obeyed before it was judged"
+
+
+def test_a_clock_that_went_back_an_hour_costs_a_minute():
+    application = Application()
+    application.run(8)
+    application.run(1, executors=1)
+    application.now -= 3600.0
+    answer = application.run(heap_used_bytes=3.9 * GIB)
+    assert isinstance(answer, Resize) and answer.reason.startswith("P1")
+
+
 def test_a_scale_down_that_is_pinned_does_not_keep_the_others_back():
     application = Application(conf={**CONF, "spark.executor.memory": "8g"})
     application.said = said_of({"pin": ["heap"]}, "here")

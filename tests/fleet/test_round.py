@@ -113,14 +113,24 @@ def test_what_an_earlier_version_did_not_keep_is_blank():
     assert from_bytes(stored).too_small.tolist() == [[6 * GIB, 0.0, 0.0, 0.0]]
 
 
-def test_orders_are_obeyed_and_a_force_once():
-    def ordered(number: int, **orders: int) -> pa.Table:
-        table = a_table(a_record("a", end=10.0 * number, **HUNGRY))
-        given = {"pinned": 0, "vetoed": 0, "forced": 0, "force_id": 0, **orders}
-        for name, value in given.items():
-            table = table.append_column(name, pa.array([value]))
-        return table
+def ordered(number: int, **orders: int) -> pa.Table:
+    table = a_table(a_record("a", end=10.0 * number, **HUNGRY))
+    given = {"pinned": 0, "vetoed": 0, "forced": 0, "force_id": 0, **orders}
+    for name, value in given.items():
+        table = table.append_column(name, pa.array([value]))
+    return table
 
+
+def test_a_force_that_finds_nothing_to_decide_waits_and_stops_no_other_rule():
+    state, found = empty_state(), []
+    for number in range(1, 6):
+        result = play(state, ordered(number, forced=4, force_id=99), SETTINGS)
+        state, found = result.state, found + decided(result)
+    assert found == [("a", "P1")], "no more parallelism is needed, more heap is"
+    assert state.forced.tolist() == [0], "it is not obeyed yet"
+
+
+def test_orders_are_obeyed_and_a_force_once():
     state, found = empty_state(), []
     for number in range(1, 9):
         result = play(state, ordered(number, vetoed=1 << 1, forced=3, force_id=99), SETTINGS)
