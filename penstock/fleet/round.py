@@ -132,12 +132,24 @@ def _note(state: FleetState, judged: Integers, newest: Integers, windows: pa.Tab
     acknowledged = np.nan_to_num(floats(windows, "acknowledged")[newest]).astype(np.int64)
     sent, now = state.in_flight[judged], state.newest[judged]
     answered = (sent > 0) & (acknowledged >= sent)
-    state.fresh_after[judged] = np.where(answered, now, state.fresh_after[judged])
+    held = sizes(windows)[newest]
+    restarted = _differ(state.held[judged], held)
+    fresh = np.where(restarted, floats(windows, "start")[newest], state.fresh_after[judged])
+    state.fresh_after[judged] = np.where(answered, now, fresh)
     over = answered | (now > state.in_flight_until[judged])
     state.in_flight[judged] = np.where(over, 0, sent)
-    state.held[judged] = sizes(windows)[newest]
+    state.held[judged] = held
     state.correlation[judged] = floats(windows, "service_correlation")[newest]
     state.acknowledged[judged] = acknowledged
+
+
+def _differ(before: Floats, held: Floats) -> NDArray[np.bool_]:
+    """Whether executors are of another size, which takes a restart, by whomever: what was before is over."""
+    before, held = before[:, HEAP:], held[:, HEAP:]
+    other = (before != held) & ~(np.isnan(before) & np.isnan(held))
+    known = ~np.isnan(before[:, 0])
+    differ: NDArray[np.bool_] = known & other.any(axis=1)
+    return differ
 
 
 def _applications(

@@ -70,6 +70,14 @@ def test_an_acknowledged_decision_ends_and_old_samples_are_not_believed():
     assert [len(decided(result)) for result in played] == [0, 0, 0, 0, 1, 0, 0, 0, 0]
 
 
+@pytest.mark.parametrize(("heap", "fires"), [(6, [("a", "P1")]), (12, [])])
+def test_what_happened_before_a_restart_by_hand_is_not_held_against_the_new_size(heap, fires):
+    """An executor ran out of heap, and before four samples were there somebody had doubled it himself."""
+    state = rounds(empty_state(), range(1, 3), "a")[-1].state
+    state = rounds(state, range(3, 4), "a", out_of_memory_count=1)[-1].state
+    assert decided(rounds(state, range(4, 5), "a", held_heap_bytes=heap * GIB)[-1]) == fires
+
+
 def test_a_decision_that_nobody_answers_runs_out():
     state = rounds(empty_state(), range(1, 5), "a", **HUNGRY)[-1].state
     played = rounds(state, range(5, 70), "a", **HUNGRY)
