@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.decide.sage_overrides import Said, no_word, pin_written, pins_of, rule_named, said_of
@@ -10,22 +10,28 @@ from penstock.errors import PenstockError
 
 KIND, KEY = "overrides", "said"
 MOST_WORDS = 100
+Body = dict[str, Any]
 
 
 class Memories(Protocol):
     """The journal, as far as memories go; raises JournalUnavailable."""
 
-    def remember(self, now: float, owner: str, kind: str, key: str, body: dict[str, Any]) -> None:
-        """Write over what is known by this key."""
+    def revise(
+        self, now: float, owner: str, kind: str, key: str, change: Callable[[Body | None], Body]
+    ) -> Body:
+        """Change what is known by this key in one go."""
 
     def recall(self, owner: str, kind: str) -> Mapping[str, Mapping[str, Any]]:
         """Key → what is known."""
 
 
-def said_by_operators(memories: Memories, application: str) -> dict[str, Any]:
+def said_by_operators(memories: Memories, application: str) -> Body:
     """What is in force for the application, and the log of who said what."""
-    body = dict(memories.recall(application, KIND).get(KEY, {}))
-    return {"pin": [], "veto": [], "force": None, "by": "", "log": [], **body}
+    return _whole(memories.recall(application, KIND).get(KEY))
+
+
+def _whole(body: Mapping[str, Any] | None) -> Body:
+    return {"pin": [], "veto": [], "force": None, "by": "", "log": [], **(body or {})}
 
 
 def override(
@@ -37,24 +43,30 @@ def override(
     veto: Sequence[str] = (),
     force: str | None = None,
     clear: bool = False,
-) -> dict[str, Any]:
+) -> Body:
     """Add to what is in force, or begin anew with `clear`; gives what is in force then."""
-    pins = [pin_written(*one) for one in pins_of(pin, "--pin").items()]
-    vetoes = [f"P{int(rule_named(name, '--veto'))}" for name in veto]
-    known = said_by_operators(memories, application)
-    held: dict[str, Any] = {"pin": [], "veto": [], "force": None} if clear else known
-    body = {
-        "pin": sorted(pin_written(*one) for one in pins_of([*held["pin"], *pins], "--pin").items()),
-        "veto": sorted({*held["veto"], *vetoes}),
-        "force": held["force"],
+    word = {
+        "at": now,
         "by": by,
+        "clear": clear,
+        "pin": [pin_written(*one) for one in pins_of(pin, "--pin").items()],
+        "veto": [f"P{int(rule_named(name, '--veto'))}" for name in veto],
+        "force": f"P{int(rule_named(force, '--force'))}" if force is not None else None,
     }
-    if force is not None:
-        body["force"] = {"rule": f"P{int(rule_named(force, '--force'))}", "id": f"{now:.3f}"}
-    word = {"at": now, "by": by, "clear": clear, "pin": pins, "veto": vetoes, "force": force}
-    body["log"] = [*known["log"], word][-MOST_WORDS:]
-    memories.remember(now, application, KIND, KEY, body)
-    return body
+    return memories.revise(now, application, KIND, KEY, lambda known: _with(_whole(known), word))
+
+
+def _with(known: Body, word: Body) -> Body:
+    """What is in force once another word is said; two operators may say theirs at the same time."""
+    held = _whole(None) if word["clear"] else known
+    force = {"rule": word["force"], "id": f"{word['at']:.6f}"} if word["force"] else held["force"]
+    return {
+        "pin": sorted(pin_written(*one) for one in pins_of([*held["pin"], *word["pin"]], "--pin").items()),
+        "veto": sorted({*held["veto"], *word["veto"]}),
+        "force": force,
+        "by": word["by"],
+        "log": [*known["log"], word][-MOST_WORDS:],
+    }
 
 
 class OperatorsWord:

@@ -40,7 +40,9 @@ RETAINED = 10_000
 APPLICATIONS_KEPT = 10
 """Times as many are kept in all: each run of a driver is an application of its own, and none returns."""
 KEYS_KEPT, MEMORIES_KEPT = 200, 10_000
-"""Memories of one kind kept for an owner, and in all: their names may come without end, too."""
+"""Memories of one kind kept for an owner, and for all: their names may come without end, too.
+
+Each kind by itself: runs, of which there are many, must not drive out what an operator said long ago."""
 
 
 class Database(Protocol):
@@ -220,12 +222,20 @@ class Journal:
 
     def remember(self, now: float, owner: str, kind: str, key: str, body: Plain) -> None:
         """Keep what was learned under a name that outlives the driver; the same key is written over."""
+        self.revise(now, owner, kind, key, lambda known: body)
+
+    def revise(
+        self, now: float, owner: str, kind: str, key: str, change: Callable[[Plain | None], Plain]
+    ) -> Plain:
+        """Change what is known by a key, and give it; nobody else changes it in between."""
         this = sa.and_(memories.c.owner == owner, memories.c.kind == kind, memories.c.key == key)
-        row = {"owner": owner, "kind": kind, "key": key, "at": now, "body": body}
         with self.database.writing() as connection:
+            body = change(connection.execute(sa.select(memories.c.body).where(this)).scalar())
             connection.execute(sa.delete(memories).where(this))
+            row = {"owner": owner, "kind": kind, "key": key, "at": now, "body": body}
             connection.execute(sa.insert(memories).values(row))
             self._prune_memories(connection, owner, kind)
+        return body
 
     def recall(self, owner: str, kind: str) -> dict[str, Plain]:
         """Key → what was learned, the oldest first."""
@@ -284,8 +294,9 @@ class Journal:
     def _prune_memories(self, connection: Connection, owner: str, kind: str) -> None:
         """Keys that no later run asks for any more, and owners that never come back, must not pile up."""
         if self._is_due(f"{memories.name} {owner} {kind}", KEYS_KEPT // 10):
-            mine = sa.and_(memories.c.owner == owner, memories.c.kind == kind)
-            for which, kept in ((mine, KEYS_KEPT), (sa.true(), MEMORIES_KEPT)):
+            alike = memories.c.kind == kind
+            mine = sa.and_(memories.c.owner == owner, alike)
+            for which, kept in ((mine, KEYS_KEPT), (alike, MEMORIES_KEPT)):
                 newest_first = sa.select(memories.c.at).where(which).order_by(memories.c.at.desc())
                 oldest = connection.execute(newest_first.offset(kept - 1).limit(1)).scalar()
                 if oldest is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 
 import pytest
+import sqlalchemy as sa
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS
@@ -12,6 +14,8 @@ from penstock.decide.outcome import Status
 from penstock.decide.policy import ExpectedEffect, Hold, MoveState, Proposal, Resize
 from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict, Waiting
 from penstock.errors import NotFound
+from penstock.journal.overrides import override, said_by_operators
+from penstock.journal.schema import memories
 from penstock.journal.store import Journal
 from tests.contract.conftest import Opener
 from tests.fakes import APPLICATION, a_query, a_scale, a_window, an_outcome
@@ -258,3 +262,30 @@ def test_memories_are_bounded_for_each_owner_and_the_newest_stay(journal: Journa
     assert 200 <= len(kept) <= 220
     assert list(kept)[-1] == "query 259"
     assert journal.recall("clicks", "costs") == {"old": {}}
+
+
+def test_many_runs_do_not_drive_out_what_an_operator_said_long_ago(journal: Journal):
+    override(journal, 1.0, "words", "ops", pin=["heap"])
+    runs = [
+        {"owner": f"job {n}", "kind": "run", "key": "k", "at": 2.0 + n, "body": {}} for n in range(10_050)
+    ]
+    with journal.database.writing() as connection:
+        connection.execute(sa.insert(memories), runs)
+    journal.remember(20_000.0, "words", "run", "app-1", {})
+    assert len(journal.recall_all("run")) == 10_000
+    assert said_by_operators(journal, "words")["pin"] == ["heap"]
+
+
+def test_two_operators_at_the_same_time_both_have_their_say(open_store: Opener):
+    def say(number: int) -> None:
+        with closing(open_store()) as journal:
+            for again in range(5):
+                override(journal, float(again), "words", f"ops {number}", veto=[f"P{number}"])
+
+    operators = [threading.Thread(target=say, args=(number,)) for number in (1, 2, 3)]
+    for operator in operators:
+        operator.start()
+    for operator in operators:
+        operator.join()
+    said = said_by_operators(open_store(), "words")
+    assert said["veto"] == ["P1", "P2", "P3"] and len(said["log"]) == 15
