@@ -59,15 +59,17 @@ def _board(spark: Any, settings: Settings) -> tuple[Any, tuple[str, ...]]:
 
 def heeding(policy: Policy, journal: Journal, name: str, settings: Settings) -> Policy:
     """The policy, which minds operators, other applications and the cluster, if it is one that sizes."""
+    from penstock.decide.forecast import ForecastPolicy
     from penstock.decide.sage_overrides import together
     from penstock.decide.sage_policy import SagePolicy
     from penstock.journal.overrides import OperatorsWord
 
-    if isinstance(policy, SagePolicy):
-        from_settings, word = policy.said, OperatorsWord(journal, name)
-        policy.said = lambda: together(from_settings(), word())
-        policy.others = lambda: _sizes_of_others(journal, name)
-        policy.hosts = _hosts(settings) or policy.hosts
+    sage = policy.inner if isinstance(policy, ForecastPolicy) else policy
+    if isinstance(sage, SagePolicy):
+        from_settings, word = sage.said, OperatorsWord(journal, name)
+        sage.said = lambda: together(from_settings(), word())
+        sage.others = lambda: _sizes_of_others(journal, name)
+        sage.hosts = _hosts(settings) or sage.hosts
     return policy
 
 
@@ -108,10 +110,12 @@ def _hosts(settings: Settings) -> Callable[[ApplicationWindow], tuple[Host, ...]
 
 def _sizes_of_others(journal: Journal, name: str) -> dict[str, Mapping[str, Any]]:
     """Application → the size that was right for it; none while the journal is away."""
+    from penstock.decide.forecast import PREFIX
     from penstock.decide.sage_policy import SagePolicy
 
+    kind = SagePolicy.memory_kind
     try:
-        found = journal.recall_all(SagePolicy.memory_kind)
+        found = {**journal.recall_all(f"{PREFIX}{kind}"), **journal.recall_all(kind)}
     except PenstockError:
         return {}
     return {owner: known["size"] for owner, known in found.items() if "size" in known and owner != name}

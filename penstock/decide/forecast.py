@@ -24,24 +24,24 @@ class ForecastPolicy:
     """Replaces offered rates by expected ones where those are higher, and says so, or why it does not."""
 
     def __init__(self, inner: Policy, settings: ForecastSettings) -> None:
-        self._inner = inner
+        self.inner = inner
         self._settings = settings
         self._sources: dict[str, SourceForecast] = {}
 
     @property
     def name(self) -> str:
         """The inner policy's name behind the prefix."""
-        return f"{PREFIX}{self._inner.name}"
+        return f"{PREFIX}{self.inner.name}"
 
     @property
     def memory_kind(self) -> str:
         """The kind of the inner policy's memories with the prefix: rates are kept beside them."""
-        inner = self._inner.memory_kind if isinstance(self._inner, Learner) else self._inner.name
+        inner = self.inner.memory_kind if isinstance(self.inner, Learner) else self.inner.name
         return f"{PREFIX}{inner}"
 
     def learned(self) -> dict[str, Mapping[str, Any]]:
         """The rates of the last seasons, and what the inner policy has learned."""
-        inner = self._inner.learned() if isinstance(self._inner, Learner) else {}
+        inner = self.inner.learned() if isinstance(self.inner, Learner) else {}
         rates = {f"{RATES}{key}": source.to_plain() for key, source in self._sources.items()}
         return {**inner, **rates}
 
@@ -53,16 +53,16 @@ class ForecastPolicy:
                 self._source(key.removeprefix(RATES)).recall(known[key])
             except (KeyError, TypeError, ValueError) as error:
                 useless.append(f"{key}: {error}")
-        if isinstance(self._inner, Learner):
+        if isinstance(self.inner, Learner):
             theirs = {key: body for key, body in known.items() if not key.startswith(RATES)}
-            return (*useless, *self._inner.recall(theirs))
+            return (*useless, *self.inner.recall(theirs))
         return tuple(useless)
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Ask the inner policy about the window as it is expected to be a horizon later."""
         forecasts: dict[str, tuple[float, Forecast]] = {}
         queries = tuple(self._ahead(query, window, forecasts) for query in window.queries)
-        answer = self._inner.propose(replace(window, queries=queries))
+        answer = self.inner.propose(replace(window, queries=queries))
         if not isinstance(answer, Hold | Scale):
             return answer
         return _told(answer, self._remark(forecasts), _figures(forecasts))
