@@ -42,6 +42,13 @@ class Runs(Protocol):
         """Write down what became of an action."""
 
 
+class AllRuns(Protocol):
+    """The journal, as far as the runs of all applications go; raises JournalUnavailable."""
+
+    def recall_all(self, kind: str) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+        """Name → id of a run → its process."""
+
+
 def settle_former_runs(
     runs: Runs,
     name: str,
@@ -62,6 +69,17 @@ def settle_former_runs(
     except Exception as error:
         # what an earlier run left behind must not keep this one from being watched
         log.warning("%s: actions that earlier runs left open stay open: %s", name, error)
+
+
+def name_of(runs: AllRuns, application: str) -> str:
+    """The name of the application that has or had a run of this id; else it is a name itself."""
+    names = (name for name, ids in runs.recall_all(KIND).items() if application in ids)
+    return next(names, application)
+
+
+def also_known_as(runs: AllRuns, application: str) -> tuple[str, ...]:
+    """An id and the name of its application, or a name and the ids of its runs."""
+    return (application, name_of(runs, application), *runs.recall_all(KIND).get(application, {}))
 
 
 def _close(runs: Runs, former: str, application: str, now: float, spared: frozenset[int]) -> None:

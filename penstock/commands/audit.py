@@ -32,7 +32,9 @@ def add_to(app: typer.Typer) -> None:
 
 @reported
 def actions(
-    app: Annotated[str | None, typer.Option("--app", help="Only this application, by its id.")] = None,
+    app: Annotated[
+        str | None, typer.Option("--app", help="Only this application, by its id or its name.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most this many, the latest.")] = 100,
     decided: Annotated[
         bool, typer.Option("--decided", help="Also what was recommended, decided by a fleet, or overridden.")
@@ -42,6 +44,7 @@ def actions(
     as_json: Json = False,
 ) -> None:
     """List what was done to applications, oldest first."""
+    from penstock.former_runs import also_known_as
     from penstock.view.listing import actions_table, decisions_table, overrides_table
 
     records: tuple[ActionRecord, ...] = ()
@@ -51,24 +54,25 @@ def actions(
         say("nothing was recorded yet: there is no journal")
     else:
         with closing(_open(place)) as opened:
-            records = opened.actions(app, limit)
+            names = also_known_as(opened, app) if app is not None else None
+            records = opened.actions(names, limit)
             if decided:
-                told = _decided(opened, app, limit)
+                told = _decided(opened, names, limit)
     shown = [actions_table(records)]
     if decided:
         shown += [decisions_table(told["decisions"]), overrides_table(told["overrides"])]
     answer({"actions": [plain(record) for record in records], **told}, as_json, Group(*shown))
 
 
-def _decided(journal: Journal, app: str | None, limit: int) -> dict[str, Any]:
+def _decided(journal: Journal, names: tuple[str, ...] | None, limit: int) -> dict[str, Any]:
     """Changes that were decided and not, or not yet, done here; and what operators said of applications."""
     from penstock.journal.overrides import KEY, KIND
 
-    changes = [one for one in journal.decisions(app) if one.answer["kind"] in ("scale", "resize")]
+    changes = [one for one in journal.decisions(names) if one.answer["kind"] in ("scale", "resize")]
     overrides = {owner: said[KEY] for owner, said in journal.recall_all(KIND).items() if KEY in said}
     return {
         "decisions": [asdict(one) for one in changes[-limit:]],
-        "overrides": {owner: said for owner, said in overrides.items() if app in (None, owner)},
+        "overrides": {owner: said for owner, said in overrides.items() if names is None or owner in names},
     }
 
 

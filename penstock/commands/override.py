@@ -14,6 +14,7 @@ from rich.text import Text
 
 from penstock.commands.audit import Config, JournalPath
 from penstock.commands.printing import Json, answer, reported
+from penstock.errors import BadInput
 
 Named = list[str] | None
 
@@ -25,7 +26,7 @@ def add_to(app: typer.Typer) -> None:
 
 @reported
 def override(
-    name: Annotated[str, typer.Argument(help="The application, by its name.")],
+    name: Annotated[str, typer.Argument(help="The application, by its name or the id of a run.")],
     pin: Annotated[
         Named,
         typer.Option(
@@ -42,11 +43,16 @@ def override(
     as_json: Json = False,
 ) -> None:
     """Add to what operators said of an application, or show it; the running one takes it up by itself."""
+    from penstock.former_runs import name_of
     from penstock.journal.overrides import override as keep
     from penstock.journal.overrides import said_by_operators
     from penstock.journal.store import open_journal
 
+    if not name.strip():
+        raise BadInput("the name of an application is expected, not an empty one")
     with closing(open_journal(_place(journal, config))) as opened:
+        # what is said outlives the run
+        name = name_of(opened, name)
         if pin or veto or force or clear:
             keep(opened, time.time(), name, getpass.getuser(), pin or (), veto or (), force, clear)
         said = said_by_operators(opened, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -43,6 +43,9 @@ KEYS_KEPT, MEMORIES_KEPT = 200, 10_000
 """Memories of one kind kept for an owner, and for all: their names may come without end, too.
 
 Each kind by itself: runs, of which there are many, must not drive out what an operator said long ago."""
+
+Named = str | Sequence[str] | None
+"""One application, several, or all."""
 
 
 class Database(Protocol):
@@ -189,7 +192,7 @@ class Journal:
         """Actions whose outcome was never written, oldest first."""
         return self._actions(actions.c.application == application, actions.c.ended_at.is_(None))
 
-    def actions(self, application: str | None = None, limit: int | None = None) -> tuple[ActionRecord, ...]:
+    def actions(self, application: Named = None, limit: int | None = None) -> tuple[ActionRecord, ...]:
         """Actions in the order of their intent; a limit keeps the latest."""
         return self._actions(*_of(actions, application), limit=limit)
 
@@ -201,7 +204,7 @@ class Journal:
         return found[0]
 
     def decisions(
-        self, application: str | None = None, since: float | None = None, limit: int | None = None
+        self, application: Named = None, since: float | None = None, limit: int | None = None
     ) -> tuple[DecisionRecord, ...]:
         """Decisions in the order of their first time; `since` is compared with their last time."""
         conditions = [*_of(decisions, application)]
@@ -211,7 +214,7 @@ class Journal:
         return tuple(decision_from(row) for row in self._rows(query))
 
     def observations(
-        self, application: str | None = None, since: float | None = None, limit: int | None = None
+        self, application: Named = None, since: float | None = None, limit: int | None = None
     ) -> tuple[ObservationRecord, ...]:
         """Observations in the order in which they were written."""
         conditions = [*_of(observations, application)]
@@ -343,8 +346,10 @@ def _inserted(connection: Connection, table: sa.Table, row: Plain) -> int:
     return int(key[0])
 
 
-def _of(table: sa.Table, application: str | None) -> tuple[sa.ColumnElement[bool], ...]:
-    return () if application is None else (table.c.application == application,)
+def _of(table: sa.Table, application: Named) -> tuple[sa.ColumnElement[bool], ...]:
+    if application is None:
+        return ()
+    return (table.c.application.in_((application,) if isinstance(application, str) else application),)
 
 
 def _latest(query: sa.Select[Any], key: sa.Column[Any], limit: int | None) -> sa.Select[Any]:

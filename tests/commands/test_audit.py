@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from penstock.cli import perform
+from penstock.journal.overrides import override
+from penstock.journal.store import open_journal
 from tests.commands.command_line import Captured, complaint, last_json
 
 
@@ -26,6 +29,25 @@ def test_actions_of_one_application_for_people(capsys: Captured, journal: Path, 
     shown = " ".join(capsys.readouterr().out.split())
     assert "app-1" in shown
     assert "app-2" not in shown
+
+
+@pytest.mark.parametrize(
+    ("app", "actions", "overridden"),
+    [("app-1", ["app-1"], ["words"]), ("words", ["app-1", "app-2"], ["words"]), ("app-3", [], [])],
+)
+def test_an_application_is_found_by_its_id_and_by_its_name(
+    capsys: Captured, journal: Path, app: str, actions: list[str], overridden: list[str]
+) -> None:
+    """What operators said is kept under the name; what was done, under the id of each run."""
+    with closing(open_journal(journal)) as opened:
+        for run in ("app-1", "app-2"):
+            opened.remember(1.0, "words", "run", run, {})
+        for name in ("words", "clicks"):
+            override(opened, 2.0, name, "ops", pin=["heap"])
+    assert perform(["actions", "--decided", "--app", app, "--journal", str(journal), "--json"]) == 0
+    told = last_json(capsys)
+    assert [one["application"] for one in told["actions"]] == actions
+    assert list(told["overrides"]) == overridden
 
 
 def test_actions_where_nothing_was_recorded(capsys: Captured, config: list[str]) -> None:

@@ -61,6 +61,19 @@ def test_a_pin_can_carry_a_value_and_the_last_word_counts(
     assert last_json(capsys)["pin"] == ["cpu", "heap"], "stays as it is from here on"
 
 
+def test_the_id_of_a_run_stands_for_the_name_that_outlives_it(
+    capsys: Captured, config: list[str], tmp_path: Path
+):
+    with closing(open_journal(tmp_path / "journal.db")) as journal:
+        journal.remember(1.0, "words", "run", "app-1", {})
+    assert perform(["override", "app-1", "--pin", "heap", *config, "--json"]) == 0
+    assert last_json(capsys)["application"] == "words"
+    with closing(open_journal(tmp_path / "journal.db")) as journal:
+        assert OperatorsWord(journal, "words")().overrides.pinned == {Parameter.HEAP}
+    assert perform(["override", " ", "--pin", "heap", *config]) == 2
+    assert "name of an application" in complaint(capsys)
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
