@@ -65,7 +65,7 @@ PARTS: tuple[Part, ...] = (
         "image-pipeline",
         "Policies on the image pipeline, simulated",
         "Elastic Pulsar Functions, figures 5 to 8",
-        simulated.image_pipeline,
+        images.image_pipeline,
         1,
         1,
     ),
