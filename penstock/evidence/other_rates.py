@@ -73,11 +73,11 @@ def beside_ds2(published: Moved, ours: Run, ds2: Run) -> Finding:
     """Instances less those of DS2; not to be compared where DS2's latency is over the target."""
     more, late, target = _instances(ours) - _instances(ds2), _late(ds2), _target(ds2)
     result = f"{published.title}: instances more than DS2's"
-    shown = {"baseline": f"DS2: {_instances(ds2)} instances, {late:.3f} s", "conditions": CONDITIONS}
+    beside = f"DS2: {_instances(ds2)} instances, {late:.3f} s"
     if late <= target:
-        return judged(result, published.more_instances, more, **shown)
+        return judged(result, published.more_instances, more, baseline=beside, conditions=CONDITIONS)
     why = f"DS2, which knows no latency, holds the least that keeps up: {late:.3f} s of {target:.3f} s"
-    return incomparable(result, published.more_instances, more, why, **shown)
+    return incomparable(result, published.more_instances, more, why, baseline=beside, conditions=CONDITIONS)
 
 
 def iterations(published: Moved, ours: Run, ds2: Run) -> Finding:
