@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 KEEP_EVERY_SECONDS = 60.0
 OLDEST_SECONDS = 7 * 86_400.0
 """What is older says more about another time than about this run."""
+AGAIN_SECONDS = 86_400.0
+"""What has not changed for so long is written anew, for it still holds: a run may last for weeks."""
 
 
 class Memories(Protocol):
@@ -39,7 +41,7 @@ class RememberingPolicy:
     def __init__(self, policy: Policy, learner: Learner, memories: Memories, owner: str) -> None:
         self._policy, self._learner, self._memories, self._owner = policy, learner, memories, owner
         self._recalled = False
-        self._kept: dict[str, Mapping[str, Any]] = {}
+        self._kept: dict[str, tuple[float, Mapping[str, Any]]] = {}
         self._keep_at = float("-inf")
 
     @property
@@ -78,12 +80,13 @@ class RememberingPolicy:
     def _remember(self, now: float) -> None:
         kind = self._learner.memory_kind
         learned = self._learner.learned()
-        self._kept = {key: body for key, body in self._kept.items() if key in learned}
+        self._kept = {key: kept for key, kept in self._kept.items() if key in learned}
         try:
             for key, body in learned.items():
-                if body != self._kept.get(key):
+                at, before = self._kept.get(key, (now, None))
+                if body != before or now - at >= AGAIN_SECONDS:
                     self._memories.remember(now, self._owner, kind, key, {**body, "at": now})
-                    self._kept[key] = body
+                    self._kept[key] = now, body
         except PenstockError as error:
             log.warning("%s: what was learned could not be kept: %s", self._owner, error)
 

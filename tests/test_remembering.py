@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.ds2 import Ds2Policy
 from penstock.decide.ds2_settings import Ds2Settings
 from penstock.decide.policy import Hold, Scale
@@ -18,6 +19,7 @@ from penstock.journal.store import Journal, open_journal
 from penstock.remembering import KEEP_EVERY_SECONDS, OLDEST_SECONDS, remembering
 from tests.dataflow.synthetic_batches import word_count
 from tests.decide.slot_windows import window, words
+from tests.fakes import a_window
 
 OWNER, RATE = "my job", 250.0
 
@@ -89,6 +91,35 @@ def test_it_is_kept_once_a_minute_also_when_the_clock_goes_back(journal):
         policy.propose(seen(10, at))
         kept.append(journal.recall(OWNER, "costs")["words"]["at"])
     assert kept == [1000.0, 1000.0, 1000.0, 1060.0, 1030.0]
+
+
+class Settled:
+    """A policy that has learned all there is, and is asked what it was told when it began."""
+
+    name = memory_kind = "settled"
+
+    def __init__(self) -> None:
+        self.told: Mapping[str, Mapping[str, Any]] = {}
+
+    def propose(self, window: ApplicationWindow) -> Hold:
+        return Hold("nothing new")
+
+    def learned(self) -> Mapping[str, Mapping[str, Any]]:
+        return {"known": {"obeyed": "ticket-12"}}
+
+    def recall(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+        self.told = known
+        return ()
+
+
+def test_what_has_not_changed_for_weeks_is_known_to_the_next_driver_all_the_same(journal):
+    """An operator's force that was obeyed in the first of three weeks must not be obeyed again."""
+    first, day = remembering(Settled(), journal, OWNER), 86_400.0
+    for number in range(21):
+        first.propose(a_window(1000.0 + number * day))
+    later = Settled()
+    remembering(later, journal, OWNER).propose(a_window(2000.0 + 20 * day))
+    assert later.told["known"]["obeyed"] == "ticket-12"
 
 
 @pytest.mark.parametrize(
