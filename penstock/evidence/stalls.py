@@ -104,9 +104,27 @@ def memory_findings(rows: Sequence[Row], conditions: str) -> list[Finding]:
 
 
 def size_findings(phases: Sequence[Phase], conditions: str) -> list[Finding]:
-    """Figures 5.15 and 5.17: what more bins, and more bins of the same size, do to fluid's slowest batch."""
-    fluid = sorted((one for one in phases if one.system == FLUID), key=lambda one: (one.bins, one.keys))
-    return list(_compared(fluid, conditions))
+    """Figures 5.15 to 5.17: what more bins, more keys, and more bins of one size do to slowest batches."""
+    ordered = sorted(phases, key=lambda one: (one.bins, one.keys))
+    fluid, at_once = ([one for one in ordered if one.system == system] for system in (FLUID, ALL_AT_ONCE))
+    return [*_compared(fluid, conditions), *_grown(at_once, conditions)]
+
+
+def _grown(at_once: Sequence[Phase], conditions: str) -> Iterator[Finding]:
+    for few, many in combinations(at_once, 2):
+        if few.bins != many.bins or few.keys == many.keys:
+            continue
+        ours = "; ".join(
+            f"{one.keys:,} keys: {one.longest_seconds:.1f} s, all in {one.end - one.start:.0f} s"
+            for one in (few, many)
+        )
+        name = "more keys in as many bins, all at once (figure 5.16)"
+        claim = "the slowest batch and the duration grow with the state"
+        grows = many.longest_seconds > few.longest_seconds and many.end - many.start > few.end - few.start
+        if doubt := "; ".join(one.note for one in (few, many) if one.note):
+            yield incomparable(name, claim, ours, doubt, conditions=conditions)
+        else:
+            yield agreed(name, claim, ours, grows, conditions=conditions)
 
 
 def _compared(fluid: Sequence[Phase], conditions: str) -> Iterator[Finding]:

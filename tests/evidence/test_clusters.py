@@ -1,6 +1,7 @@
 """Parts that run on a cluster, from made-up outcomes of their benchmarks."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -164,6 +165,24 @@ def test_more_bins_are_to_shorten_stalls_and_bins_of_one_size_to_leave_them(few,
     (found,) = stalls.size_findings([phase(*few), phase(*many)], "")
     assert found.verdict is expected
     assert stalls.size_findings([phase(100, 8, 4.0), phase(100, 8, 4.0), phase(900, 16, 4.0)], "") == []
+
+
+@pytest.mark.parametrize(
+    ("few", "many", "note", "expected"),
+    [
+        (4.0, 8.0, "", Verdict.REPRODUCED),
+        (8.0, 4.0, "", Verdict.WORSE),
+        (4.0, 8.0, "3 of 4 moved", Verdict.NOT_COMPARABLE),
+    ],
+)
+def test_more_state_in_as_many_bins_is_to_take_longer_all_at_once(few, many, note, expected):
+    moves = [
+        replace(phase(100, 8, few), system="all-at-once", end=55.0),
+        replace(phase(200, 8, many), system="all-at-once", note=note),
+    ]
+    (found,) = stalls.size_findings(moves, "here")
+    assert (found.verdict, found.conditions) == (expected, "here") and "5.16" in found.result
+    assert f"100 keys: {few:.1f} s, all in 5 s; 200 keys: {many:.1f} s" in found.ours
 
 
 def test_a_case_that_failed_is_a_finding_and_a_part_without_any_case_has_failed():
