@@ -45,6 +45,9 @@ INITIAL_EXECUTORS = (1, SHAPE.executors)
 EVENTS_PER_SECOND = 200
 SLOTS_OF_SERVICE = 3.0
 """Slots that service alone keeps busy; fixed costs and whole waves of tasks ask for more."""
+PARTITIONS = 2 * SHAPE.executors * SHAPE.cores
+"""Of each source, so that every size has its own number of waves: with as many partitions as slots, four
+executors take two waves as three do, and a need near the edge of three is met by three or by five."""
 TRIGGER_SECONDS = 5.0
 MOST_STEPS = 3
 """The paper's most, of 36 runs."""
@@ -146,7 +149,7 @@ def _converged(spark: SparkSession, scratch: Path, query: int, initial: int, len
     ask = Ask(
         f"constant:{EVENTS_PER_SECOND}",
         time.time(),
-        partitions=SHAPE.executors * SHAPE.cores,
+        partitions=PARTITIONS,
         events_per_second=EVENTS_PER_SECOND,
     )
     journal = str(scratch / "journal.db")
