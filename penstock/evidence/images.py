@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +43,8 @@ ORDERS = {
     "mean_response_s": ("order of the response times", "queueing < ds2 < threshold"),
     "mean_instances": ("order of the instances", "threshold < ds2 < queueing"),
 }
+ALIKE = 1.02
+"""Two means that are closer than this say nothing about which policy comes first."""
 SERVED_SHARE = 0.9
 """Of the images: with fewer recognised, what the others had waited so far weighs in a policy's mean."""
 
@@ -60,8 +63,8 @@ def image_pipeline(_quick: bool, progress: Progress) -> PartResult:
         said = f"{policy}, mean instances ({FIGURES[policy]})"
         findings.append(incomparable(said, count, held, UNPUBLISHED))
     findings += [
-        _order(*ORDERS["mean_response_s"], means),
-        _order(*ORDERS["mean_instances"], instances),
+        order(*ORDERS["mean_response_s"], means),
+        order(*ORDERS["mean_instances"], instances),
         _brought_back(runs["threshold"]),
     ]
     return PartResult([simulated(one) for one in findings], _timelines(comparison))
@@ -77,9 +80,16 @@ def _brought_back(threshold: Run) -> Finding:
     return agreed(name, claim, f"{over}, {waits[-1]:.0f} in the end", bool(waits[-1] <= MOST_WAITING))
 
 
-def _order(result: str, published: str, values: Mapping[str, float]) -> Finding:
-    ours = " < ".join(sorted(values, key=lambda policy: values[policy]))
-    return agreed(result, published, ours, ours == published)
+def order(result: str, published: str, values: Mapping[str, float], conditions: str = "") -> Finding:
+    """The least first; an order by values that hardly differ is none."""
+    ranked = sorted(values, key=lambda policy: values[policy])
+    ours = " < ".join(f"{policy} {values[policy]:.4g}" for policy in ranked)
+    pairs = [(values[less], values[more]) for less, more in pairwise(published.split(" < "))]
+    contradicted = any(less > ALIKE * more for less, more in pairs)
+    if not contradicted and any(more <= ALIKE * less for less, more in pairs):
+        why = f"values within {ALIKE - 1:.0%} of each other are in no order"
+        return incomparable(result, published, ours, why, conditions=conditions)
+    return agreed(result, published, ours, not contradicted, conditions=conditions)
 
 
 def _held(run: Run) -> Integers:
@@ -139,11 +149,11 @@ def _unserved(row: Row) -> str:
 
 
 def _orders(rows: Sequence[Row]) -> list[Finding]:
-    served = all(row["mean_response_s"] is not None for row in rows)
+    if any(row["mean_response_s"] is None for row in rows):
+        return []
     return [
-        agreed(name, claim, ours, ours == claim, conditions=CONDITIONS)
+        order(name, claim, {row["system"]: row[key] for row in rows}, CONDITIONS)
         for key, (name, claim) in ORDERS.items()
-        if served and (ours := " < ".join(row["system"] for row in sorted(rows, key=lambda row: row[key])))
     ]
 
 
