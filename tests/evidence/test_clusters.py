@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from penstock.bench.bottlenecks import Case
@@ -15,7 +14,7 @@ from penstock.bench.skew_rows import Skewed, targets
 from penstock.bench.traces import BatchSeen, SlotsSeen
 from penstock.bench.wordcount import HIGH_RATE, LOAD_AFTER_SECONDS, RUNNERS, TRIGGER_SECONDS, UNDER
 from penstock.errors import ActionFailed
-from penstock.evidence import converging, diagnosed, images, moving, stalls, word_counts
+from penstock.evidence import converging, diagnosed, moving, stalls, word_counts
 from penstock.evidence.findings import Chart, PartOutcome, PartResult, Status, Verdict, unmeasured
 from penstock.evidence.measured import sizing_findings
 from penstock.evidence.page import page
@@ -37,7 +36,8 @@ def a_run(*seconds, slots=((0.0, 3), (20.0, 9)), ended=100.0):
 
 def a_row(**changes):
     row = {"case": "under", "steps": 1, "steps_by_phase": [1], "final_slots": 9, "optimal_slots": 9}
-    return {**row, "slots_per_executor": 3, **changes}
+    spent = {"slot_seconds": 1200, "backlog_record_seconds": 34_000}
+    return {**row, **spent, "slots_per_executor": 3, **changes}
 
 
 def test_steps_and_size_of_ds2_are_held_beside_those_of_dynamic_allocation():
@@ -45,6 +45,13 @@ def test_steps_and_size_of_ds2_are_held_beside_those_of_dynamic_allocation():
     assert (steps.verdict, size.verdict) == (Verdict.REPRODUCED, Verdict.REPRODUCED)
     assert (steps.baseline, size.baseline) == ("dynamic allocation: 6", "dynamic allocation: 15 slots")
     assert word_counts.case_findings(a_row(final_slots=15), a_row())[1].verdict is Verdict.WORSE
+
+
+def test_what_either_spent_on_the_same_load_is_shown():
+    (found,) = word_counts.costs_beside(a_row(), a_row(slot_seconds=3000))
+    assert found.ours == "1,200 slot-seconds held, 34,000 record-seconds waited"
+    assert found.baseline.startswith("dynamic allocation: 3,000 slot-seconds")
+    assert word_counts.costs_beside(a_row(), None) == []
 
 
 def test_a_baseline_that_failed_is_none_and_its_line_is_left_out():
@@ -87,6 +94,21 @@ def test_a_size_is_right_if_one_executor_fewer_falls_behind():
     assert finding.verdict is Verdict.REPRODUCED and "6: 8.0 s, 9: 5.0 s, 12: 4.5 s" in finding.ours
     assert word_counts.size_findings(by_slots, a_row(final_slots=12))[0].verdict is Verdict.WORSE
     assert word_counts.size_findings({}, a_row()) == []
+
+
+@pytest.mark.parametrize(
+    ("ratio", "interval", "expected"),
+    [
+        (1.01, (0.94, 1.10), Verdict.BETTER),
+        (1.01, (0.90, 1.20), Verdict.NOT_COMPARABLE),
+        (1.30, (1.10, 1.50), Verdict.NOT_COMPARABLE),
+        (1.30, (1.20, 1.40), Verdict.WORSE),
+        (1.14, (1.00, 1.30), Verdict.REPRODUCED),
+        (None, (math.nan, math.nan), Verdict.NOT_COMPARABLE),
+    ],
+)
+def test_what_watching_costs_is_judged_with_its_interval(ratio, interval, expected):
+    assert word_counts.latency_attached(ratio, *interval).verdict is expected
 
 
 def test_timelines_have_a_line_for_each_system_and_one_for_what_was_offered():
@@ -310,34 +332,6 @@ def test_the_worst_over_size_counts_and_every_case_tells_what_it_took():
 
 def test_without_an_optimum_no_size_is_called_too_large():
     assert sizing_findings([sized_row(final_over_optimal=math.nan)])[0].verdict is Verdict.NOT_COMPARABLE
-
-
-def image_row(system, response, count, recognised=100):
-    return {"system": system, "mean_response_s": response, "peak_response_s": 2 * (response or 0),
-            "mean_instances": count, "images": 100, "recognised": recognised}  # fmt: skip
-
-
-def test_policies_on_images_are_held_beside_the_papers_order():
-    rows = [
-        image_row("threshold", 20.0, 3.0),
-        image_row("queueing", 1.0, 5.0),
-        image_row("ds2", 2.0, 4.0, 50),
-    ]
-    *figures, response, instances = images.image_findings(rows, {"ds2_mean_response_s": 2.7})
-    assert {finding.verdict for finding in figures} == {Verdict.NOT_COMPARABLE} and len(figures) == 9
-    assert (response.verdict, instances.verdict) == (Verdict.REPRODUCED, Verdict.REPRODUCED)
-    assert "of 100 images 50 were recognised" in figures[6].why and figures[6].published == 2.7
-    swapped = [image_row("threshold", 20.0, 9.0), *rows[1:]]
-    assert images.image_findings(swapped, {})[-1].verdict is Verdict.WORSE
-    assert len(images.image_findings([image_row("ds2", None, 1.0, 0)], {})) == 3
-
-
-def test_responses_are_averaged_second_by_second():
-    arrived, times = np.array([10.0, 10.2, 14.0]), np.array([0.5, 0.7, 3.0])
-    seen = SimpleNamespace(responses=lambda: (arrived, times), instances=(1, 2))
-    ((_, seconds, means),) = images.responses({"ds2": seen}).series
-    assert (seconds, means) == ([0.0, 4.0], [0.6, 3.0])
-    assert images.instances({"ds2": seen}).series == [("ds2", [0.0, 1.0], [1.0, 2.0])]
 
 
 def test_every_kind_of_chart_can_be_drawn_and_kept():
