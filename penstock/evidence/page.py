@@ -30,6 +30,25 @@ h2 + p { margin: 0 0 12px; }
 """
 
 
+_LEGEND = (
+    "Each result stands beside the figure that was published, and beside what one would use instead, the "
+    "baseline, where there is one. Reproduced: within the tolerance of the published figure, or the claim "
+    "holds. Better and worse: beyond that, to one side or the other. Not comparable: both are shown, with "
+    "the reason why they are not held against each other. Each part says under which conditions it was run."
+)
+_THESIS = "Managing and understanding distributed stream processing, thesis, ETH Zurich 2019, chapter"
+PAPERS = {
+    "DS2": "Three steps is all you need: fast, accurate, automatic scaling decisions for distributed "
+    "streaming dataflows, OSDI 2018",
+    "Snailtrail": f"{_THESIS} 3, whose numbers figures and tables have here",
+    "Megaphone": f"{_THESIS} 5, whose numbers figures have here",
+    "AuTraScale": "AuTraScale: An Automated and Transfer Learning Solution for Streaming System Auto-Scaling",
+    "Sage": "Auto-sizing for Stream Processing Applications at LinkedIn",
+    "Elastic Pulsar Functions": "Elastic Pulsar Functions for Distributed Stream Processing, Auto-DaSP 2021",
+}
+"""What a paper is called here → its title."""
+
+
 def write_page(outcomes: Sequence[PartOutcome], machine: str, path: Path) -> Path:
     """Write the page and return its absolute path."""
     return write_text(page(outcomes, machine), path)
@@ -41,7 +60,7 @@ def page(outcomes: Sequence[PartOutcome], machine: str) -> str:
     return charts_page(
         title="Evidence",
         subtitle=f"{machine} · {_kind(outcomes)}",
-        body=f"{_tiles(outcomes)}{_contents(outcomes)}{parts}",
+        body=f"{_tiles(outcomes)}{_contents(outcomes)}{parts}{_papers(outcomes)}",
         style=_STYLE,
     )
 
@@ -90,7 +109,14 @@ def _contents(outcomes: Sequence[PartOutcome]) -> str:
         for outcome in outcomes
     )
     head = "".join(f"<th>{name}</th>" for name in ("part", "published as", "status", "results"))
-    return f'<section class="card">{_rows(head, rows)}</section>'
+    return f'<p class="quiet">{_LEGEND}</p><section class="card">{_rows(head, rows)}</section>'
+
+
+def _papers(outcomes: Sequence[PartOutcome]) -> str:
+    """The titles of those papers that are named."""
+    named = {name: title for name, title in PAPERS.items() if any(name in one.shows for one in outcomes)}
+    listed = "".join(f"<li>{escape(name)}: {escape(title)}</li>" for name, title in named.items())
+    return f'<h2>Papers</h2><ul class="notes">{listed}</ul>' if listed else ""
 
 
 def _rows(head: str, rows: str, kind: str = "") -> str:

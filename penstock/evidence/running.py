@@ -185,8 +185,11 @@ class _Clock:
     def heading(self) -> str:
         """Which part it is, and how long all takes from now on."""
         left = self.left_seconds(time.monotonic() - self._begun)
-        name, said = self._parts[self._number].name, f"{left / 60:.0f} min" if left >= 90 else f"{left:.0f} s"
-        return f"part {self._number + 1} of {len(self._parts)}, {name}, about {said} left in all"
+        which = f"part {self._number + 1} of {len(self._parts)}, {self._parts[self._number].name}"
+        if left < 1:
+            return f"{which}, takes longer than estimated"
+        said = f"{left / 60:.0f} min" if left >= 90 else f"{left:.0f} s"
+        return f"{which}, about {said} left in all"
 
     def left_seconds(self, gone: float) -> float:
         """Seconds left, when the present part has run for so long."""

@@ -17,7 +17,7 @@ from penstock.evidence.findings import (
     judged,
     steps_judged,
 )
-from penstock.evidence.page import counted, page, shown
+from penstock.evidence.page import PAPERS, counted, page, shown
 from penstock.evidence.parts import PARTS, chosen
 from penstock.evidence.running import MOST_CHARACTERS, Part, State, in_short, run_parts
 
@@ -149,6 +149,12 @@ def test_the_time_left_shrinks_and_the_share_done_grows(state):
     assert told[2].startswith("part 2 of 2, two, about 50 s left in all")
 
 
+def test_a_last_part_that_outlasts_its_estimate_is_not_said_to_be_over(state):
+    told = []
+    run_parts([Part("one", "One", "", Counting(), 0, 0)], True, state, told.append)
+    assert told[0] == "part 1 of 1, one, takes longer than estimated"
+
+
 def test_a_state_file_that_is_none_is_an_error(state):
     state.path.parent.mkdir()
     state.path.write_text("{}")
@@ -215,6 +221,14 @@ def test_page_and_json_hold_every_finding_and_the_reason_for_no_comparison(tmp_p
     assert result["parts"][0]["result"]["findings"][0]["verdict"] == "not comparable"
     assert (tmp_path / "evidence.json").stat().st_size > 0
     assert f"written on {result['written'][:10]}" in text
+
+
+def test_every_paper_is_named_in_full_where_its_figures_are_shown():
+    shown_as = {part.shows for part in PARTS}
+    assert all(any(name in shows for name in PAPERS) for shows in shown_as)
+    outcome = PartOutcome("one", "One", "Megaphone, figure 5.1", Status.DONE, 2.0, False)
+    text = page([outcome], "a machine")
+    assert "thesis, ETH Zurich 2019, chapter 5" in text and "OSDI" not in text
 
 
 def test_figures_are_shown_without_powers_of_ten():
