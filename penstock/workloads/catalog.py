@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from penstock.errors import BadInput
@@ -143,6 +144,14 @@ def _yahoo(spark: SparkSession, ask: Ask) -> DataFrame:
     return campaign_counts(spark, ask.load(), ask.redis)
 
 
+def needs(module: str, package: str, _ask: Ask) -> None:
+    """Say which package is missing before a cluster is started that would fail for want of it."""
+    try:
+        import_module(module)
+    except ImportError:
+        raise BadInput(f"this workload needs the package {package}: pip install {package}") from None
+
+
 def _campaigns(ask: Ask) -> None:
     from penstock.workloads.yahoo import load_campaigns
 
@@ -198,6 +207,8 @@ _LISTED = (
             partial(_nexmark, number),
             state_store=ROCKSDB if number == 6 else None,
             rate=_SLOWER.get(number, 10_000.0),
+            # Spark speaks with the processor of query 6 in protocol buffers, and does not bring them
+            prepare=partial(needs, "google.protobuf", "protobuf") if number == 6 else None,
         )
         for number, summary in _NEXMARK.items()
     ),

@@ -27,6 +27,8 @@ def write_files(stream: Nexmark, directory: Path, events: int, files: int = 1, f
     """
     if form not in FORMATS:
         raise BadInput(f"nexmark: the form of files is {form!r}, not {' or '.join(FORMATS)}")
+    if files < 1:
+        raise BadInput(f"nexmark: events go into a file or more, not {files}")
     cuts = [events * part // files for part in range(files + 1)]
     for kind in COLUMNS:
         (directory / kind).mkdir(parents=True, exist_ok=True)

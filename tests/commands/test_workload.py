@@ -10,7 +10,7 @@ from penstock.cli import perform
 from penstock.commands.workload import figures_of, mean_rate, minded, none_of, profile_of, shown
 from penstock.errors import BadInput
 from penstock.workloads.arrivals import LoadOutcome
-from penstock.workloads.catalog import WORKLOADS
+from penstock.workloads.catalog import WORKLOADS, Ask, needs
 
 OUTCOME = LoadOutcome(1000.0, 990.04, 800.0, 1200.0, 1500.0, 400.0, 12.0, 8, 12.0)
 
@@ -51,6 +51,13 @@ def test_bad_usage_is_told_in_one_line(arguments, named, capsys):
 
 def test_every_workload_has_a_rate_that_can_be_offered():
     assert all(profile_of(f"{entry.rate:g}") and entry.rate > 0 for entry in WORKLOADS.values())
+
+
+def test_a_package_that_is_missing_is_named_before_a_cluster_is_started():
+    ask = Ask("constant:1", 1.0)
+    WORKLOADS["nexmark-q6"].prepare(ask)
+    with pytest.raises(BadInput, match="pip install nothing-like-it"):
+        needs("nowhere.like_it", "nothing-like-it", ask)
 
 
 def test_options_reach_the_workloads_that_go_by_them():

@@ -180,6 +180,8 @@ def test_bad_settings_are_refused(tmp_path):
             Nexmark(**bad)
     with pytest.raises(BadInput, match="xml"):
         write_files(STREAM, tmp_path, 10, form="xml")
+    with pytest.raises(BadInput, match="not 0"):
+        write_files(STREAM, tmp_path, 10, files=0)
 
 
 def test_a_broker_that_is_not_there_is_an_error():
