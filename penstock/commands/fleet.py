@@ -16,7 +16,7 @@ from penstock.commands.setup import Conf, parse_conf
 from penstock.errors import ActionFailed, BadInput
 
 if TYPE_CHECKING:
-    from penstock.fleet.places import FleetDirectory
+    from penstock.fleet.places import FleetDirectory, Topic
     from penstock.fleet.round import FleetSettings
 
 Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory.")]
@@ -50,20 +50,18 @@ def run(
 ) -> None:
     """Judge all applications that publish windows, round by round, until it is stopped."""
     from penstock.fleet.overrides import read_overrides
-    from penstock.fleet.places import FleetDirectory, place_of
+    from penstock.fleet.places import FleetDirectory
 
-    seconds = _seconds(interval)
+    # complain before Spark is up, not in the middle of a round
+    seconds, topic = _seconds(interval), _topic(decisions)
     settings = _settings(parse_conf(conf or ()))
     place = FleetDirectory(directory)
-    source = place_of(windows) if windows else directory / "windows"
-    # complain before Spark is up, not in the middle of a round
     read_overrides(place.overrides)
-    if isinstance(source, Path) and not windows:
-        source.mkdir(parents=True, exist_ok=True)
+    _check_journal(journal)
+    source = _source(windows, directory)
     from penstock.fleet import spark_job
 
     spark = spark_job.session(parse_conf(conf or ()))
-
     query = spark_job.start(
         spark,
         source,
@@ -71,7 +69,7 @@ def run(
         settings,
         interval=None if once else f"{seconds} seconds",
         overrides=place.overrides,
-        after_batch=_after(spark, place, decisions, journal),
+        after_batch=_after(spark, place, topic, journal),
     )
     _await(query)
     answer(_result(place), as_json, f"{place.root}: done")
@@ -116,19 +114,49 @@ def _seconds(interval: str) -> float:
         raise BadInput(f"--interval: {error}") from None
 
 
-def _after(
-    spark: Any, directory: FleetDirectory, decisions: str | None, journal: str | None
-) -> Callable[[int, Any], None]:
-    """What is done with a batch of decisions beside writing them to the directory."""
+def _source(windows: str | None, directory: Path) -> Path | Topic:
+    """Where windows come from; the fleet's own directory for them is made, another one must be there."""
+    from penstock.fleet.places import place_of
+
+    if windows is None:
+        try:
+            (directory / "windows").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"{directory}: cannot be made: {error.strerror}") from None
+        return directory / "windows"
+    source = place_of(windows)
+    if isinstance(source, Path) and not source.is_dir():
+        raise BadInput(f"--windows: {source}: no such directory")
+    return source
+
+
+def _topic(decisions: str | None) -> Topic | None:
     from penstock.fleet.places import Topic, place_of
 
-    topic = place_of(decisions) if decisions else None
-    if decisions and not isinstance(topic, Topic):
+    if decisions is None:
+        return None
+    topic = place_of(decisions)
+    if not isinstance(topic, Topic):
         raise BadInput(f"--decisions: {decisions}: kafka://HOST:PORT/TOPIC is expected")
+    return topic
+
+
+def _check_journal(journal: str | None) -> None:
+    """An address that is none is said now; a server that is away may come back."""
+    from penstock.journal.store import journal_at
+
+    if journal:
+        journal_at(journal).close()
+
+
+def _after(
+    spark: Any, directory: FleetDirectory, topic: Topic | None, journal: str | None
+) -> Callable[[int, Any], None]:
+    """What is done with a batch of decisions beside writing them to the directory."""
 
     def after(batch: int, table: Any) -> None:
         progress(f"batch {batch}: {table.num_rows} decisions")
-        if isinstance(topic, Topic):
+        if topic is not None:
             from penstock.fleet.spark_topic import publish
 
             publish(spark, topic, table)

@@ -18,7 +18,7 @@ from penstock.dataflow.window_record import plain_query
 from penstock.decide.outcome import Outcome
 from penstock.decide.policy import Action, Proposal, Resize
 from penstock.decide.verdict import Verdict
-from penstock.errors import NotFound, NotLeading, Unsupported
+from penstock.errors import BadInput, NotFound, NotLeading
 from penstock.journal.leases import Lease, Leases, holds
 from penstock.journal.records import (
     ActionRecord,
@@ -81,7 +81,7 @@ def journal_at(url_or_path: str | Path, *, create: bool = True, retained: int = 
 
         return Journal(PostgresDatabase(f"postgresql://{rest}", create=create), retained)
     if separator and scheme != "sqlite":
-        raise Unsupported(
+        raise BadInput(
             f"a journal in {scheme!r} is not supported; give the path of a file or postgresql://HOST/DATABASE"
         )
     path = rest.removeprefix("/") if separator else str(url_or_path)

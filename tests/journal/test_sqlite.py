@@ -16,7 +16,7 @@ from penstock.dataflow.window import EXECUTORS
 from penstock.decide.outcome import Status
 from penstock.decide.policy import Hold
 from penstock.decide.verdict import Accepted, NothingToDo
-from penstock.errors import JournalUnavailable, PenstockError, Unsupported
+from penstock.errors import BadInput, JournalUnavailable, PenstockError
 from penstock.journal.sqlite import SqliteFile
 from penstock.journal.store import Journal, journal_at, open_journal
 from penstock.loop import Loop, LoopSettings
@@ -62,7 +62,7 @@ def test_it_is_opened_by_path_or_url(path: Path, form: type):
 
 
 def test_another_kind_of_database_is_refused_without_showing_its_password():
-    with pytest.raises(Unsupported, match="'mysql'") as refused:
+    with pytest.raises(BadInput, match="'mysql'") as refused:
         open_journal("mysql://user:secret@host/journal")
     assert "secret" not in str(refused.value)
 
