@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ import orjson
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.policy import ExpectedEffect, Resize, Scale
 from penstock.decide.sage_words import spark_settings
-from penstock.decide.verdict import Accepted, Verdict, Waiting
-from penstock.errors import JournalUnavailable
+from penstock.decide.verdict import Waiting
+from penstock.errors import BadInput, JournalUnavailable
 from penstock.fleet.places import FleetDirectory, read_table
 from penstock.fleet.sage_columns import SIZE, held_of
 from penstock.journal.store import Journal
@@ -37,10 +38,10 @@ class ActionLog:
         try:
             done = int(self.journal.recall(OWNER, KIND).get(KEY, {}).get("batch", -1))
             for batch, path in self._directory.decision_files(done):
-                rows = read_table(path).to_pylist()
+                rows = _rows(path)
                 for row in rows:
                     self._write(row)
-                latest = max(row["at"] for row in rows)
+                latest = max((row["at"] for row in rows), default=0.0)
                 self.journal.remember(latest, OWNER, KIND, KEY, {"batch": batch})
         except JournalUnavailable as error:
             log.warning("decisions are not in the journal yet: %s", error)
@@ -48,15 +49,27 @@ class ActionLog:
         return True
 
     def _write(self, row: Mapping[str, Any]) -> None:
-        expected = ExpectedEffect("", {"measured": row["measured"], "bound": row["bound"]})
-        if row["settings"]:
-            settings, seen = orjson.loads(row["settings"]), {row["symptom"]: row["measured"]}
-            resize = Resize(settings, row["reason"], expected, _before(row), seen)
-            verdict: Verdict = Waiting("sent to the application's agent", row["expires_at"])
-            self.journal.decided(row["at"], row["application"], resize, verdict, "sage")
-            return
-        scale = Scale({EXECUTORS: int(row["parallelism"])}, row["reason"], expected)
-        self.journal.decided(row["at"], row["application"], scale, Accepted(scale), "sage")
+        """What becomes of it is for the application's own guardrails to say, in its own journal."""
+        sent = Waiting("sent to the application's agent", row["expires_at"])
+        self.journal.decided(row["at"], row["application"], _answer(row), sent, "sage")
+
+
+def _answer(row: Mapping[str, Any]) -> Resize | Scale:
+    expected = ExpectedEffect("", {"measured": row["measured"], "bound": row["bound"]})
+    if not row["settings"]:
+        return Scale({EXECUTORS: int(row["parallelism"])}, row["reason"], expected)
+    settings, seen = orjson.loads(row["settings"]), {row["symptom"]: row["measured"]}
+    return Resize(settings, row["reason"], expected, _before(row), seen)
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    """The decisions of a file; one that a disk has spoilt must not stop the job, nor hide the later ones."""
+    try:
+        rows: list[dict[str, Any]] = read_table(path).to_pylist()
+    except BadInput as error:
+        log.warning("decisions do not get into the journal: %s", error)
+        return []
+    return rows
 
 
 def _before(row: Mapping[str, Any]) -> dict[str, str]:

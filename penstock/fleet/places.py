@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 
 from penstock.errors import ActionFailed, BadInput
 
+MOST_AHEAD_SECONDS = 3600.0
+"""An agent's clock may be wrong by so much; what it reports is not from a later time than that."""
 _KAFKA = re.compile(r"^kafka://([^/\s]+)/([A-Za-z0-9._-]+)$")
 
 
@@ -70,14 +72,16 @@ class FleetDirectory:
     def decision_files(self, after: int = -1) -> Iterator[tuple[int, Path]]:
         """The files of decisions after a batch, in the order of batches."""
         for path in sorted((self.root / "decisions").glob("batch-*.parquet")):
-            batch = int(path.stem.removeprefix("batch-"))
-            if batch > after:
-                yield batch, path
+            batch = path.stem.removeprefix("batch-")
+            if batch.isdecimal() and int(batch) > after:
+                yield int(batch), path
 
     def decisions(self, since: float = float("-inf")) -> list[dict[str, object]]:
         """Decisions at or after a moment, in the order of their batches."""
-        rows = (row for _, path in self.decision_files() for row in read_table(path).to_pylist())
-        return [row for row in rows if row["at"] >= since]
+        # in a month there are a hundred thousand files, which need not be opened to see that they are old
+        oldest = since - MOST_AHEAD_SECONDS
+        files = [path for _, path in self.decision_files() if path.stat().st_mtime >= oldest]
+        return [row for path in files for row in read_table(path).to_pylist() if row["at"] >= since]
 
     def status(self) -> pa.Table | None:
         """How all applications stand, or nothing before the first round."""

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from penstock.errors import BadInput
 from penstock.fleet.overrides import keep_overrides, overrides_in_effect
 from penstock.fleet.packing import DEAD_BUCKET, PACKED, decode, encode, pack
-from penstock.fleet.places import FleetDirectory, Topic
+from penstock.fleet.places import MOST_AHEAD_SECONDS, FleetDirectory, Topic
 from penstock.fleet.records import read_lines, read_parquet
 from penstock.fleet.results import decisions_of, status_of, told
 from penstock.fleet.round import FleetSettings, play
@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 _FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _RESULT = "bucket INT, kind STRING, payload BINARY"
 _STATE = "state BINARY"
-MOST_AHEAD_SECONDS = 3600.0
-"""An agent's clock may be wrong by so much."""
 DECISIONS, STATUS, TOLD, DEAD = "decisions", "status", "told", "dead"
 
 

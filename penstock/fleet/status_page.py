@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -97,7 +98,9 @@ def _cell(tag: str, text: str, value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.1f}" if math.isfinite(value) else figures.ABSENT
+    return str(value)
 
 
 def _dated(row: Plain) -> Plain:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,29 @@ def test_a_status_of_an_earlier_version_is_read(tmp_path: Path):
     assert fleet_status(place, 10.0)["undersized_applications"] == 2
 
 
+def test_a_need_that_is_not_known_is_no_number_on_the_page(tmp_path: Path):
+    place, state = FleetDirectory(tmp_path), empty_state()
+    unknown = {"needed_parallelism": None, "operators": [], "heap_used_bytes": 5.8 * GIB}
+    for number in range(1, 5):
+        state = play(state, a_table(a_record("a", end=10.0 * number, **unknown)), SETTINGS).state
+    place.write_status(0, status_of(state, SETTINGS))
+    status = fleet_status(place, 100.0)
+    assert [row["application"] for row in status["undersized"]] == ["a"]
+    text = write_page(status, tmp_path / "fleet.html").read_text()
+    assert ">nan<" not in text and ">–<" in text
+
+
+def test_old_decisions_and_what_is_none_are_not_opened(directory: FleetDirectory):
+    kept = directory.root / "decisions"
+    (kept / "batch-notes.parquet").write_text("mine")
+    old = kept / "batch-000000000.parquet"
+    old.write_text("spoilt")
+    with pytest.raises(BadInput, match="batch-000000000"):
+        fleet_status(directory, START + 100.0)
+    os.utime(old, (START - 8000.0, START - 8000.0))
+    assert fleet_status(directory, START + 100.0)["decided_last_hour"] == {"P1": 1, "P4": 1}
+
+
 def test_an_empty_directory_is_an_empty_fleet(tmp_path: Path):
     assert fleet_status(FleetDirectory(tmp_path), 0.0)["applications"] == 0
     assert perform(["fleet", "status", str(tmp_path)]) == 0
@@ -152,6 +176,10 @@ def test_an_empty_directory_is_an_empty_fleet(tmp_path: Path):
         ["status", "/no/such/place"],
         ["run", "/no/such/place", "--windows", "http://x"],
         ["run", ".", "--interval", "soon"],
+        ["run", ".", "--windows", "/no/such/place"],
+        ["run", "/dev/null/fleet"],
+        ["run", ".", "--decisions", "/no/topic"],
+        ["run", ".", "--journal", "redis://here"],
     ],
 )
 def test_bad_usage_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]):
@@ -223,6 +251,19 @@ def test_decisions_get_into_the_journal_once_and_in_order(directory: FleetDirect
     assert records["hungry"].answer["before"] == {"spark.executor.memory": "6144m"}
     assert records["hungry"].answer["seen"] == {"heap-used": pytest.approx(5.8 / 6)}
     assert records["short"].answer["parallelism"] == {"executors": 7}
+    assert {record.kind for record in records.values()} == {"waiting"}, "the agent's guardrails will judge"
+
+
+def test_a_spoilt_file_keeps_no_other_decision_out_of_the_journal(
+    directory: FleetDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    (directory.root / "decisions" / "batch-000000003.parquet").write_bytes(b"")
+    journal = open_journal(tmp_path / "journal.db")
+    assert ActionLog(directory, journal).catch_up()
+    assert "batch-000000003" in caplog.text
+    assert [one.application for one in journal.decisions()] == ["hungry", "short"]
+    caplog.clear()
+    assert ActionLog(directory, journal).catch_up() and not caplog.text, "said once"
 
 
 def test_a_journal_that_is_away_is_caught_up_with_later(directory: FleetDirectory, tmp_path: Path):
