@@ -42,6 +42,10 @@ class Sample:
     value: float
 
 
+LATE_SECONDS = 60.0
+"""By so much a reading may come after a newer one; what seems older yet is from a clock that went back."""
+
+
 class ServiceBoard:
     """The newest reading of each service."""
 
@@ -53,13 +57,13 @@ class ServiceBoard:
         """Keep a reading, unless a newer one is there."""
         with self._lock:
             known = self._readings.get(reading.name)
-            if known is None or known.at <= reading.at:
+            if known is None or not 0 < known.at - reading.at <= LATE_SECONDS:
                 self._readings[reading.name] = reading
 
     def newest(self, now: float, not_older_than: float) -> dict[str, ServiceReading]:
-        """Service → its reading; one that fell silent says nothing any more."""
+        """Service → its reading; one that fell silent says nothing any more, nor one of a later clock."""
         with self._lock:
-            return {n: r for n, r in self._readings.items() if now - r.at <= not_older_than}
+            return {n: r for n, r in self._readings.items() if abs(now - r.at) <= not_older_than}
 
 
 BOARD = ServiceBoard()

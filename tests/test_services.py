@@ -61,6 +61,14 @@ def test_the_newest_reading_of_each_service_is_kept_while_it_is_fresh():
     assert {n: r.latency_seconds for n, r in board.newest(25.0, 10.0).items()} == {"a": 0.3}
 
 
+def test_a_clock_that_went_back_an_hour_silences_no_service():
+    board = ServiceBoard()
+    board.publish(ServiceReading("a", 7200.0, 0.1))
+    assert board.newest(3600.0, 60.0) == {}, "of this hour nothing is known"
+    board.publish(ServiceReading("a", 3600.0, 0.9))
+    assert board.newest(3600.0, 60.0)["a"].latency_seconds == 0.9
+
+
 def test_publishing_is_one_call():
     services.publish("profiles-of-a-test", latency_seconds=0.2, at=3.0)
     assert services.BOARD.newest(4.0, 10.0)["profiles-of-a-test"].latency_seconds == 0.2
