@@ -108,17 +108,28 @@ def _hosts(settings: Settings) -> Callable[[ApplicationWindow], tuple[Host, ...]
     return StandaloneCluster(url, settings.service_scrape_timeout).hosts
 
 
+def is_obeyed(journal: Journal, name: str, force: Mapping[str, Any] | None) -> bool:
+    """Whether an application's policy, which remembers it, has decided by this force of an operator."""
+    known = [journal.recall(name, kind).get("known", {}) for kind in _kinds_of_memory()]
+    return force is not None and any(one.get("obeyed") == force["id"] for one in known)
+
+
 def _sizes_of_others(journal: Journal, name: str) -> dict[str, Mapping[str, Any]]:
     """Application → the size that was right for it; none while the journal is away."""
+    try:
+        found = [journal.recall_all(kind) for kind in _kinds_of_memory()]
+    except PenstockError:
+        return {}
+    sizes = {owner: known["size"] for one in found for owner, known in one.items() if "size" in known}
+    return {owner: size for owner, size in sizes.items() if owner != name}
+
+
+def _kinds_of_memory() -> tuple[str, str]:
+    """What Sage's memories are kept as, with a forecast before it or without."""
     from penstock.decide.forecast import PREFIX
     from penstock.decide.sage_policy import SagePolicy
 
-    kind = SagePolicy.memory_kind
-    try:
-        found = {**journal.recall_all(f"{PREFIX}{kind}"), **journal.recall_all(kind)}
-    except PenstockError:
-        return {}
-    return {owner: known["size"] for owner, known in found.items() if "size" in known and owner != name}
+    return f"{PREFIX}{SagePolicy.memory_kind}", SagePolicy.memory_kind
 
 
 def desk_of(spark: Any, settings: Settings, journal: Journal) -> RestartDesk | None:

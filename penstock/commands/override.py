@@ -47,6 +47,7 @@ def override(
     from penstock.journal.overrides import override as keep
     from penstock.journal.overrides import said_by_operators
     from penstock.journal.store import open_journal
+    from penstock.sizing import is_obeyed
 
     if not name.strip():
         raise BadInput("the name of an application is expected, not an empty one")
@@ -56,13 +57,18 @@ def override(
         if pin or veto or force or clear:
             keep(opened, time.time(), name, getpass.getuser(), pin or (), veto or (), force, clear)
         said = said_by_operators(opened, name)
+        said["obeyed"] = is_obeyed(opened, name, said["force"])
     answer({"application": name, **said}, as_json, Text(in_words(name, said)))
 
 
 def in_words(name: str, said: Mapping[str, Any]) -> str:
     """What is in force, on one line."""
-    force = said["force"]["rule"] if said["force"] else ""
-    parts = (("pinned", said["pin"]), ("vetoed", said["veto"]), ("forced once", [force] if force else []))
+    force = [said["force"]["rule"]] if said["force"] else []
+    parts = (
+        ("pinned", said["pin"]),
+        ("vetoed", said["veto"]),
+        ("forced once, and obeyed" if said["obeyed"] else "forced once", force),
+    )
     told = "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
     return f"{name}: {told} (by {said['by']})" if told else f"{name}: nothing is overridden"
 

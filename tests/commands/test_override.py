@@ -46,6 +46,18 @@ def test_words_add_up_are_obeyed_and_cleared(capsys: Captured, config: list[str]
     assert "pin heap" in capsys.readouterr().out
 
 
+def test_a_force_that_was_obeyed_is_told_as_such(capsys: Captured, config: list[str], tmp_path: Path):
+    assert perform(["override", "words", "--force", "P6", *config]) == 0
+    assert "forced once: P6" in capsys.readouterr().out
+    assert perform(["override", "words", *config, "--json"]) == 0
+    said = last_json(capsys)
+    assert said["obeyed"] is False
+    with closing(open_journal(tmp_path / "journal.db")) as journal:
+        journal.remember(2.0, "words", "sage", "known", {"obeyed": said["force"]["id"]})
+    assert perform(["override", "words", *config]) == 0
+    assert "forced once, and obeyed: P6" in capsys.readouterr().out
+
+
 def test_a_pin_can_carry_a_value_and_the_last_word_counts(
     capsys: Captured, config: list[str], tmp_path: Path
 ):
