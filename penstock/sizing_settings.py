@@ -84,7 +84,8 @@ class SizingSettings(BaseModel):
         300.0,
         gt=0,
         le=604800,
-        description="The time over which Sage's rules that shrink look, at least thirty intervals.",
+        description="The time over which Sage's rules that shrink look, at least thirty intervals; no more "
+        "than 10,000 samples are kept.",
     )
     sage_first_after: OptionalDuration = Field(
         180.0,

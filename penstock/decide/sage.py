@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from penstock.dataflow.readiness import NotReady
-from penstock.decide.policy import Hold, Proposal
 from penstock.decide.sage_metrics import HeldSize, Parameter, Rule, Sizing, SizingInput, TooSmall
 from penstock.decide.sage_rules import RULES, RoundView, follows_service, growing, view_of
 from penstock.decide.sage_settings import SageSettings
-from penstock.decide.sage_words import proposal_of
 
 UP_RULES = frozenset({Rule.HEAP_UP, Rule.MEMORY_UP, Rule.CPU_UP, Rule.PARALLELISM_UP})
 
@@ -111,19 +108,3 @@ def learned(before: TooSmall, held: HeldSize, decision: Sizing) -> TooSmall:
     if decision.rule is Rule.CPU_UP:
         return replace(before, task_cpus=held.task_cpus)
     return before
-
-
-def propose_size(given: SizingInput, settings: SageSettings) -> Proposal | NotReady:
-    """A round's outcome as a proposal: Scale for parallelism, Resize for what needs new executors."""
-    outcome = decide(given, settings)
-    if outcome.awaiting:
-        return NotReady("the size is not judged", outcome.awaiting)
-    if outcome.decision is None:
-        return Hold(_quiet_reason(outcome))
-    return proposal_of(given.held, outcome.decision, given.overrides)
-
-
-def _quiet_reason(outcome: SizingRound) -> str:
-    if not outcome.held_back:
-        return "no rule asks for a change"
-    return "; ".join(f"P{int(rule)} was held back: {WHY[why]}" for rule, why in outcome.held_back)

@@ -30,7 +30,8 @@ from penstock.decide.sage_words import proposal_of, reason_of, spark_settings, w
 from penstock.decide.units import UnitReader
 from penstock.errors import BadInput
 
-MOST_SAMPLES = 1_000
+MOST_SAMPLES = 10_000
+"""More than a day of them, ten seconds apart, since a window may be as long as load takes to come again."""
 MOST_STRETCHED = 10.0
 """How many times its length a window may become where samples are rare."""
 _UNKNOWN_BYTES = 1024.0**3
@@ -213,7 +214,7 @@ class SagePolicy:
             return Hold(_why(found, fitted, self._service))
         self._too_small = learned(self._too_small, given.held, fitted.decision)
         if fitted.decision.rule in (Rule.PARALLELISM_UP, Rule.PARALLELISM_DOWN):
-            return self._scale(given.held, replace(found, decision=fitted.decision), held, window.end, fitted)
+            return self._scale(given, replace(found, decision=fitted.decision), held, fitted)
         proposal = proposal_of(given.held, fitted.decision, given.overrides)
         if isinstance(proposal, Resize):
             proposal = replace(proposal, seen=dict(self._samples[-1][1]))
@@ -301,9 +302,9 @@ class SagePolicy:
         return self._resize(given.held, fitted, found.reason, expected)
 
     def _scale(
-        self, size: HeldSize, found: SizingRound, held: Mapping[str, int], now: float, fitted: Fitted
+        self, given: SizingInput, found: SizingRound, held: Mapping[str, int], fitted: Fitted
     ) -> Proposal:
-        sizes = self._sizes(found, held, now)
+        sizes = self._sizes(found, held, given.now)
         assert found.decision is not None
         if len(sizes) == 1:
             sizes = dict.fromkeys(sizes, found.decision.after.parallelism)
@@ -311,7 +312,7 @@ class SagePolicy:
             return Hold(_why(found, fitted, self._service))
         changes = ", ".join(f"{unit} {held[unit]} → {count}" for unit, count in sizes.items())
         expected = ExpectedEffect("the backlog stops growing" if _grows(found) else "the backlog stays small")
-        reason = f"{reason_of(size, found.decision)} ({changes})"
+        reason = f"{reason_of(given.held, found.decision, given.overrides.by)} ({changes})"
         return with_notes(Scale(sizes, reason, expected), fitted.notes)
 
     def _sizes(self, found: SizingRound, held: Mapping[str, int], now: float) -> dict[str, int]:

@@ -51,9 +51,7 @@ _SIGNS = {
 
 def proposal_of(held: HeldSize, decision: Sizing, overrides: Overrides) -> Scale | Resize:
     """The decision as a proposal; only what changes is named."""
-    reason = reason_of(held, decision)
-    if decision.symptom is Symptom.FORCED:
-        reason = f"{reason}; forced by {overrides.by or 'an operator'}"
+    reason = reason_of(held, decision, overrides.by)
     figures = {"measured": decision.measured, "bound": decision.bound}
     expected = ExpectedEffect(_EXPECTED[decision.rule], _known(figures))
     if decision.after.parallelism != held.parallelism:
@@ -86,10 +84,11 @@ def spark_settings(before: HeldSize, after: HeldSize) -> dict[str, str]:
     return settings
 
 
-def reason_of(held: HeldSize, decision: Sizing) -> str:
-    """Which rule decided, what it saw, and from where to where it goes."""
+def reason_of(held: HeldSize, decision: Sizing, by: str = "") -> str:
+    """Which rule decided, what it saw, from where to where it goes, and who forced it."""
     rule = f"P{int(decision.rule)} ({NAMES[decision.rule]})"
-    return f"{rule}: {_seen(decision)}; {_change(held, decision.after)}"
+    forced = f"; forced by {by or 'an operator'}" if decision.symptom is Symptom.FORCED else ""
+    return f"{rule}: {_seen(decision)}; {_change(held, decision.after)}{forced}"
 
 
 def mebibytes(size: float) -> str:

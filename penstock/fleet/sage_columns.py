@@ -120,11 +120,6 @@ def held_of(row: Floats) -> HeldSize:
     return HeldSize(int(parallelism), heap, overhead, fraction, int(cores), int(task_cpus), driver)
 
 
-def size_row(held: HeldSize) -> Floats:
-    """A value as a row of sizes."""
-    return np.array([float(getattr(held, name)) for name in SIZE])
-
-
 def round_of(decisions: Decisions, row: int) -> SizingRound:
     """One application's outcome as the pure policy states it."""
     rule = Rule(int(decisions.rule[row]))

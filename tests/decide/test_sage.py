@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS
-from penstock.decide.policy import Hold, Resize, Scale
-from penstock.decide.sage import NO_NEED, PINNED, SERVICE, VETOED, changed, decide, learned, propose_size
+from penstock.decide.policy import Resize, Scale
+from penstock.decide.sage import NO_NEED, PINNED, SERVICE, VETOED, WHY, SizingRound, changed, decide, learned
 from penstock.decide.sage_metrics import (
     HeldSize,
     Overrides,
@@ -25,6 +24,7 @@ from penstock.decide.sage_metrics import (
     TooSmall,
 )
 from penstock.decide.sage_settings import SageSettings
+from penstock.decide.sage_words import proposal_of
 from penstock.errors import BadMetrics, BadSettings
 from tests.decide.sizing import A_SIZE, GIB, MIB, Recorder
 
@@ -79,11 +79,16 @@ def test_a_rule_fires_and_goes_straight_to_its_size(rule: Rule):
     assert decision.after == CASES[rule][2]
 
 
+def proposed(given: SizingInput) -> Scale | Resize:
+    decision = decide(given, SETTINGS).decision
+    assert decision is not None
+    return proposal_of(given.held, decision, given.overrides)
+
+
 def test_nothing_fires_at_a_size_that_is_right():
     clock = Recorder()
     given = SizingInput(clock.run(40), clock.history, A_SIZE)
-    assert decide(given, SETTINGS).decision is None
-    assert propose_size(given, SETTINGS) == Hold("no rule asks for a change")
+    assert decide(given, SETTINGS) == SizingRound()
 
 
 @pytest.mark.parametrize("rule", CASES)
@@ -116,7 +121,6 @@ def test_an_application_that_fell_silent_is_not_judged_by_old_samples(rule: Rule
 def test_no_rule_is_applied_while_an_action_is_in_flight(rule: Rule):
     outcome = decide(a_round(rule, action_in_flight=True), SETTINGS)
     assert outcome.decision is None and "in flight" in outcome.awaiting
-    assert isinstance(propose_size(a_round(rule, action_in_flight=True), SETTINGS), NotReady)
 
 
 @pytest.mark.parametrize("rule", CASES)
@@ -126,7 +130,6 @@ def test_a_pin_keeps_the_parameter(rule: Rule):
     outcome = decide(a_round(rule, overrides=pinned), SETTINGS)
     assert outcome.decision is None
     assert outcome.held_back[0] == (rule, PINNED)
-    assert "pinned" in propose_size(a_round(rule, overrides=pinned), SETTINGS).reason
 
 
 @pytest.mark.parametrize("rule", CASES)
@@ -163,7 +166,7 @@ def test_force_decides_without_a_symptom_where_there_is_an_amount(rule: Rule):
     held = {Rule.PARALLELISM_UP: A_SIZE}.get(rule, CASES[rule][0])
     forced = Overrides(forced=rule, by="ops", vetoed=frozenset({rule}))
     given = SizingInput(now, clock.history, held, overrides=forced)
-    answer = propose_size(given, SETTINGS)
+    answer = proposed(given)
     assert isinstance(answer, Scale | Resize) and answer.reason.startswith(f"P{int(rule)} ")
     assert "forced by ops" in answer.reason
 
@@ -219,15 +222,15 @@ class TestHeap:
     def test_spill_first_raises_the_share_then_the_heap(self):
         clock = Recorder()
         given = SizingInput(clock.run(40, spilled_bytes=5e8), clock.history, A_SIZE)
-        answer = propose_size(given, SETTINGS)
+        answer = proposed(given)
         assert isinstance(answer, Resize) and answer.settings == {"spark.memory.fraction": "0.7"}
-        full = propose_size(replace(given, held=replace(A_SIZE, memory_fraction=0.8)), SETTINGS)
+        full = proposed(replace(given, held=replace(A_SIZE, memory_fraction=0.8)))
         assert isinstance(full, Resize) and full.settings == {"spark.executor.memory": "9216m"}
 
     def test_the_driver_is_sized_too(self):
         clock = Recorder()
         given = SizingInput(clock.run(40, driver_heap_used_bytes=1.9 * GIB), clock.history, A_SIZE)
-        answer = propose_size(given, SETTINGS)
+        answer = proposed(given)
         assert isinstance(answer, Resize) and answer.settings == {"spark.driver.memory": "3072m"}
 
     def test_a_pinned_heap_does_not_keep_the_driver_from_growing(self):
@@ -289,7 +292,7 @@ class TestParallelism:
         given = a_round(Rule.PARALLELISM_UP, service_correlation=0.9)
         outcome = decide(given, SETTINGS)
         assert (outcome.decision, outcome.held_back) == (None, ((Rule.PARALLELISM_UP, SERVICE),))
-        assert "remote service" in propose_size(given, SETTINGS).reason
+        assert "remote service" in WHY[SERVICE]
         assert fired(replace(given, service_correlation=0.3)) is Rule.PARALLELISM_UP
 
     def test_growth_without_a_need_is_told_and_forbids_scale_downs(self):
@@ -307,7 +310,7 @@ class TestParallelism:
         assert decision is not None and decision.after.parallelism == 3
 
     def test_it_is_a_scale_with_the_reason(self):
-        answer = propose_size(a_round(Rule.PARALLELISM_UP), SETTINGS)
+        answer = proposed(a_round(Rule.PARALLELISM_UP))
         assert isinstance(answer, Scale) and answer.parallelism == {EXECUTORS: 7}
         assert "the backlog grew in every sample" in answer.reason and "4 → 7" in answer.reason
 
@@ -331,7 +334,7 @@ def test_resizes_name_sparks_keys():
         Rule.HEAP_DOWN: {"spark.executor.memory": "5940m"},
     }
     for rule, settings in expected.items():
-        answer = propose_size(a_round(rule), SETTINGS)
+        answer = proposed(a_round(rule))
         assert isinstance(answer, Resize) and answer.settings == settings
 
 

@@ -35,12 +35,18 @@ WIDE = Limits(16, 64 * GIB, 1000, 1000 * GIB)
 class Application:
     """Two executors that report; `run` lets windows pass and gives the last answer."""
 
-    def __init__(self, limits: Limits = WIDE, conf: dict[str, str] | None = None, needed: int = 2) -> None:
+    def __init__(
+        self,
+        limits: Limits = WIDE,
+        conf: dict[str, str] | None = None,
+        needed: int = 2,
+        settings: SageSettings | None = None,
+    ) -> None:
         """Its first batch has ended more than a minute ago."""
         self.said, self.conf = Said(), conf or CONF
         stuck = NotReady("no batch finished in the window", "a finished batch")
         needs = FixedPolicy(Hold("right") if needed == 2 else a_scale(needed) if needed else stuck)
-        self.policy = SagePolicy(needs, SageSettings(), limits=limits, said=lambda: self.said)
+        self.policy = SagePolicy(needs, settings or SageSettings(), limits=limits, said=lambda: self.said)
         self.now = -70.0
         self.run(1)
         self.now = 0.0
@@ -120,6 +126,14 @@ def test_collections_count_only_where_the_jvm_has_taken_its_heap():
     assert isinstance(answer, Resize) and "of the time went into GC" in answer.reason
     answer = Application().run(8, gc_count=40.0)
     assert isinstance(answer, Resize) and "240 collections a minute" in answer.reason
+
+
+def test_a_window_of_a_day_looks_back_over_a_day():
+    """What is committed once a day, by night, keeps the heap from being shrunk by day."""
+    application = Application(settings=SageSettings(down_window_seconds=86_400.0))
+    application.run(30)
+    calm = {"heap_committed_bytes": GIB, "heap_used_bytes": 0.5 * GIB, "resident_bytes": 1.9 * GIB}
+    assert isinstance(application.run(1010, **calm), Hold)
 
 
 def test_nothing_of_the_heap_is_given_back_while_much_time_goes_into_gc():
@@ -269,6 +283,13 @@ def test_a_pin_a_veto_and_a_force():
     assert isinstance(application.run(1), Hold), "a force is obeyed once"
     application.said = said_of({"force": {"rule": "P2", "id": "t-2"}}, "here")
     assert isinstance(application.run(1), Resize)
+
+
+def test_a_forced_change_of_parallelism_names_who_forced_it():
+    application = Application(needed=5)
+    application.said = said_of({"force": {"rule": "P4", "id": "t-1"}, "by": "ops"}, "here")
+    answer = application.run(4)
+    assert isinstance(answer, Scale) and "forced by ops" in answer.reason
 
 
 def test_a_force_stands_until_its_rule_has_decided():
