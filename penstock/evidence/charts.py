@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -65,16 +66,25 @@ def _dress(figure: go.Figure, chart: Chart) -> None:
     figure.update_xaxes(
         title_text=chart.x, showgrid=False, ticks="outside", ticklen=4, zeroline=False, automargin=True
     )
-    figure.update_yaxes(title_text=chart.y, zeroline=False)
+    figure.update_yaxes(title_text=chart.y, title_standoff=8, zeroline=False, automargin=True)
     if any(isinstance(value, str) for _, x, _ in chart.series for value in x):
         # names such as 20% would be read as numbers otherwise
         figure.update_xaxes(type="category")
     if "x" in chart.logarithmic:
         figure.update_xaxes(type="log", **_few_ticks(chart))
     if "y" in chart.logarithmic:
-        figure.update_yaxes(type="log")
+        figure.update_yaxes(type="log", **_whole_decades(chart))
     elif not chart.boxes:
         figure.update_yaxes(rangemode="tozero")
+
+
+def _whole_decades(chart: Chart) -> dict[str, list[float]]:
+    """From one power of ten to another: in a part of one, batches that hardly differ look like stalls."""
+    values = [value for _, _, y in chart.series for value in y if value is not None and value > 0]
+    if not values:
+        return {}
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    return {"range": [low, max(high, low + 1)]}
 
 
 def _few_ticks(chart: Chart) -> dict[str, list[Any]]:

@@ -7,6 +7,7 @@ import pytest
 
 from penstock.commands.evidence import exit_code, write_report
 from penstock.errors import BadInput, PenstockError
+from penstock.evidence.charts import drawn
 from penstock.evidence.findings import (
     Chart,
     Finding,
@@ -229,6 +230,15 @@ def test_every_paper_is_named_in_full_where_its_figures_are_shown():
     outcome = PartOutcome("one", "One", "Megaphone, figure 5.1", Status.DONE, 2.0, False)
     text = page([outcome], "a machine")
     assert "thesis, ETH Zurich 2019, chapter 5" in text and "OSDI" not in text
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([0.65, 0.9, None], "[-1,0]"), ([1.2, 30.0], "[0,2]"), ([1.0, 1.0], "[0,1]"), ([0.0, None], None)],
+)
+def test_logarithmic_charts_show_whole_decades(values, expected):
+    text = drawn(Chart("one", "x", "y", [("ours", [1, 2, 3], values)], logarithmic="y"))
+    assert f'"range":{expected}' in text if expected else '"range"' not in text
 
 
 def test_figures_are_shown_without_powers_of_ten():
