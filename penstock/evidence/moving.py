@@ -25,10 +25,16 @@ NEXMARK = (
     "Nexmark on a real cluster, its state small; published: a quarter of the state moved on Timely, batched"
 )
 
+SPARK_ALONE = (
+    "spark-added: an executor is added and Spark left alone with it; spark-killed: an executor is killed, "
+    "which is how Spark by itself gets state away from it."
+)
+
 
 def migration(quick: bool, progress: Progress) -> PartResult:
     """Figures 5.1 and 5.15 to 5.19: latency over time, state sizes, bins and load, and memory."""
     from penstock.bench import migration as bench
+    from penstock.bench.migration_rows import ADDED, KILLED
 
     cases = _cases(quick)
     phases, failures = bench.measured(cases, progress)
@@ -45,6 +51,8 @@ def migration(quick: bool, progress: Progress) -> PartResult:
         *unmeasured([*failures, *others], len(phases) + len(loaded.findings), KEY_COUNT),
     ]
     notes = [f"{case}, {system}: {note}" for (case, system), note in told.items()]
+    if {ADDED, KILLED} & {phase.system for phase in phases}:
+        notes.append(SPARK_ALONE)
     if quick:
         notes.append("Sweeps (figures 5.15 to 5.18) are left to the full run.")
     return PartResult(findings, [*charts, *sweeps(rows), *loaded.charts, *memory_over_time(phases)], notes)

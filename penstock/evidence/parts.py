@@ -123,7 +123,7 @@ PARTS: tuple[Part, ...] = (
         "Megaphone, figures 5.1 and 5.15 to 5.19",
         moving.migration,
         80,
-        1340,
+        820,
     ),
     Part(
         "migration-queries",
@@ -131,7 +131,7 @@ PARTS: tuple[Part, ...] = (
         "Megaphone, figures 5.6 to 5.11",
         moving.migration_queries,
         60,
-        420,
+        680,
     ),
     Part(
         "bottlenecks",
