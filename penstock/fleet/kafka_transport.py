@@ -42,7 +42,10 @@ class KafkaTransport:
                 failures.append(str(error))
 
         key, name = str(record["application"]), f"{self._topic.name}-windows"
-        self._producer.produce(name, key=key, value=orjson.dumps(dict(record)), on_delivery=delivered)
+        try:
+            self._producer.produce(name, key=key, value=orjson.dumps(dict(record)), on_delivery=delivered)
+        except (self._kafka.KafkaException, BufferError) as error:
+            raise ActionFailed(f"{name}: {error}") from error
         if self._producer.flush(PATIENCE_SECONDS):
             self._producer.purge()
             raise ActionFailed(f"{name}: {self._topic.servers} took no message")
@@ -54,11 +57,13 @@ class KafkaTransport:
         found: list[FleetDecision] = []
         try:
             consumer = self._assigned()
-            while waiting := self._waiting(consumer):
+            while consumer is not None and (waiting := self._waiting(consumer)):
                 messages = consumer.consume(min(waiting, _AT_ONCE), timeout=PATIENCE_SECONDS)
                 if not messages:
                     break
                 for one in messages:
+                    if one.error() is not None:
+                        raise self._kafka.KafkaException(one.error())
                     self._next[one.partition()] = one.offset() + 1
                     if one.key() == application.encode():
                         found += decisions_from(one.value(), self._topic.name)
@@ -68,14 +73,18 @@ class KafkaTransport:
         return found
 
     def _assigned(self) -> Any:
+        """The consumer; None while there is no topic, which the controller may make when it first decides."""
         if self._consumer is None:
             settings = {"group.id": "penstock-agent", "enable.auto.commit": False}
             consumer = self._kafka.Consumer(self._conf({**settings, "auto.offset.reset": "earliest"}))
             name = f"{self._topic.name}-decisions"
             known = consumer.list_topics(name, timeout=PATIENCE_SECONDS).topics[name].partitions
+            if not known:
+                consumer.close()
+                return None
             since = int((time.time() - LOOK_BACK_SECONDS) * 1000)
             wanted = [self._kafka.TopicPartition(name, number, since) for number in known]
-            found = consumer.offsets_for_times(wanted, timeout=PATIENCE_SECONDS) if wanted else []
+            found = consumer.offsets_for_times(wanted, timeout=PATIENCE_SECONDS)
             for one in found:
                 # nothing so new is there: from what comes next on, which must not be found out later
                 one.offset = one.offset if one.offset >= 0 else self._end(consumer, one.partition)

@@ -9,9 +9,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from penstock.errors import ActionFailed
 from penstock.fleet.agent import LOOK_BACK_SECONDS, FleetDecision
-from penstock.fleet.kafka_transport import decisions_from
-from penstock.fleet.places import FleetDirectory
+from penstock.fleet.kafka_transport import KafkaTransport, decisions_from
+from penstock.fleet.places import FleetDirectory, Topic
 from penstock.fleet.results import decisions_of
 from penstock.fleet.round import FleetSettings, play
 from penstock.fleet.state import empty_state
@@ -68,6 +69,13 @@ def test_what_has_long_run_out_is_not_read(directory: FleetDirectory):
     long_ago = time.time() - LOOK_BACK_SECONDS - 60
     os.utime(directory.root / "decisions" / "batch-000000001.parquet", (long_ago, long_ago))
     assert numbers(DirectoryTransport(directory.root).decisions("words")) == [330_000]
+
+
+def test_a_window_that_no_broker_would_take_is_a_failure_of_ours():
+    """An error of the client's own would end the loop, where one of ours is told and tried again."""
+    transport = KafkaTransport(Topic("127.0.0.1:1", "fleet"))
+    with pytest.raises(ActionFailed, match="fleet-windows"):
+        transport.publish({"application": "words", "end": 1.0, "remark": "x" * 2_000_000})
 
 
 def test_a_message_that_is_no_decision_is_passed_over():

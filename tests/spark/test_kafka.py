@@ -203,6 +203,18 @@ def test_an_agent_reports_to_a_topic_and_takes_its_decisions_from_another(fleet_
     assert [record["acknowledged"] for record in sent] == [0, 0, 7000]
 
 
+def test_an_agent_that_was_there_before_the_topic_hears_of_its_first_decision(broker):
+    transport = KafkaTransport(Topic(broker, "early"))
+    assert transport.decisions("words") == [], "there is no topic"
+    admin, name = AdminClient({"bootstrap.servers": broker}), "early-decisions"
+    admin.create_topics([NewTopic(name, 1)])[name].result(30)
+    producer = Producer({"bootstrap.servers": broker, "log_level": 0})
+    row = {"decision_id": 5, "expires_at": 9.0, "reason": "P4", "parallelism": 3, "settings": None}
+    producer.produce(name, key="words", value=orjson.dumps(row))
+    assert producer.flush(30) == 0, "its leader is there"
+    assert [one.decision_id for one in transport.decisions("words")] == [5]
+
+
 def test_a_fleet_is_judged_from_one_topic_into_another(fleet_topics, spark, tmp_path):
     producer = Producer({"bootstrap.servers": fleet_topics, "log_level": 0})
     for number in range(1, 5):
