@@ -104,9 +104,10 @@ def straggler(one: Skewed) -> Finding:
 def what_ds2_does(one: Skewed) -> Finding:
     """DS2's paper: it stays at the size that fits without skew. Here a guardrail sees to that."""
     asks = one.ds2_executors
-    stays = asks is None or asks <= one.executors or bool(one.veto)
+    grows = asks is not None and asks > one.executors
     ours = f"holds {one.executors} executors: {one.ds2}" if asks is None else f"asks for {asks} executors"
-    ours += f"; growth is vetoed: {one.veto}" if one.veto else ""
+    ours += f"; growth is vetoed: {one.veto}" if grows and one.veto else ""
+    stays = not grows or bool(one.veto)
     claim = "stays at the size that fits without skew"
     return agreed(f"skew of {one.share:.0%}: what DS2 does", claim, ours, stays, conditions=HOT)
 

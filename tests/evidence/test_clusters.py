@@ -263,6 +263,11 @@ def test_ds2_stays_where_growth_would_not_help(changes, expected):
     assert diagnosed.what_ds2_does(hot(**changes)).verdict is expected
 
 
+def test_only_growth_is_said_to_be_vetoed():
+    assert "asks for 7 executors; growth is vetoed" in diagnosed.what_ds2_does(hot()).ours
+    assert diagnosed.what_ds2_does(hot(ds2_executors=3)).ours == "asks for 3 executors"
+
+
 def test_moving_is_told_with_what_it_brings_and_what_it_cannot_bring():
     finding = diagnosed.what_moving_brings(hot())
     assert finding.ours == "batches of 2.40 s after 3 bins moved, 20% less"
