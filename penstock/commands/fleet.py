@@ -56,6 +56,7 @@ def run(
     seconds, topic = _seconds(interval), _topic(decisions)
     settings = _settings(parse_conf(conf or ()))
     place = FleetDirectory(directory)
+    place.check()
     read_overrides(place.overrides)
     _check_journal(journal)
     source = _source(windows, directory)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,12 +68,20 @@ class FleetDirectory:
             lines = b"".join(orjson.dumps(row) + b"\n" for row in dead.to_pylist())
             _write_whole(self.root / "dead-letters" / f"batch-{batch:09d}.jsonl", lines)
 
-    def decision_files(self, after: int = -1) -> Iterator[tuple[int, Path]]:
-        """The files of decisions after a batch, in the order of batches."""
-        for path in sorted((self.root / "decisions").glob("batch-*.parquet")):
-            batch = path.stem.removeprefix("batch-")
-            if batch.isdecimal() and int(batch) > after:
-                yield int(batch), path
+    def decision_files(self, after: int = -1) -> list[tuple[int, Path]]:
+        """The files of decisions after a batch, in the order of batches; all where they are numbered anew."""
+        paths = sorted((self.root / "decisions").glob("batch-*.parquet"))
+        numbers = [(path.stem.removeprefix("batch-"), path) for path in paths]
+        found = [(int(number), path) for number, path in numbers if number.isdecimal()]
+        anew = bool(found) and found[-1][0] < after
+        return [(batch, path) for batch, path in found if anew or batch > after]
+
+    def check(self) -> None:
+        """Refuse to number batches anew beside those of before: nobody would look at them."""
+        if not self.checkpoint.exists() and self.decision_files():
+            raise BadInput(
+                f"{self.root / 'decisions'}: of a job whose {self.checkpoint} is gone: move them away first"
+            )
 
     def decisions(self, since: float = float("-inf")) -> list[dict[str, object]]:
         """Decisions at or after a moment, in the order of their batches."""

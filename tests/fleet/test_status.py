@@ -24,6 +24,7 @@ from penstock.fleet.round import ORDERS, FleetSettings, play
 from penstock.fleet.state import empty_state
 from penstock.fleet.status import fleet_status, status_table
 from penstock.fleet.status_page import write_page
+from penstock.fleet.transport import DirectoryTransport
 from penstock.journal.store import open_journal
 from tests.fleet.agents import GIB, a_record, a_table
 
@@ -252,6 +253,25 @@ def test_decisions_get_into_the_journal_once_and_in_order(directory: FleetDirect
     assert records["hungry"].answer["seen"] == {"heap-used": pytest.approx(5.8 / 6)}
     assert records["short"].answer["parallelism"] == {"executors": 7}
     assert {record.kind for record in records.values()} == {"waiting"}, "the agent's guardrails will judge"
+
+
+def test_a_job_that_begins_anew_is_heard_of(directory: FleetDirectory, tmp_path: Path):
+    """Somebody has removed the checkpoint: batches are numbered from 0 on again."""
+    assert perform(["fleet", "run", str(directory.root)]) == 2
+    with pytest.raises(BadInput, match="move them away"):
+        directory.check()
+    journal, agent = open_journal(tmp_path / "journal.db"), DirectoryTransport(directory.root)
+    ActionLog(directory, journal).catch_up()
+    assert len(agent.decisions("hungry")) == 1
+    (_, path), *others = directory.decision_files()
+    for _, other in others:
+        other.unlink()
+    path.rename(path.with_name("batch-000000000.parquet"))
+    ActionLog(directory, journal).catch_up()
+    assert sum(one.count for one in journal.decisions("hungry")) == 2
+    assert len(agent.decisions("hungry")) == 1 and agent.decisions("hungry") == []
+    directory.checkpoint.mkdir()
+    directory.check()
 
 
 def test_a_spoilt_file_keeps_no_other_decision_out_of_the_journal(
