@@ -70,12 +70,22 @@ def _dress(figure: go.Figure, chart: Chart) -> None:
     if any(isinstance(value, str) for _, x, _ in chart.series for value in x):
         # names such as 20% would be read as numbers otherwise
         figure.update_xaxes(type="category")
+    if _few_whole(chart):
+        # there is no half a step
+        figure.update_xaxes(dtick=1)
     if "x" in chart.logarithmic:
         figure.update_xaxes(type="log", **_few_ticks(chart))
     if "y" in chart.logarithmic:
         figure.update_yaxes(type="log", **_whole_decades(chart))
     elif not chart.boxes:
         figure.update_yaxes(rangemode="tozero")
+
+
+def _few_whole(chart: Chart) -> bool:
+    values = {value for _, x, _ in chart.series for value in x}
+    numbers = [value for value in values if isinstance(value, int | float)]
+    few = 1 < len(numbers) == len(values) and max(numbers) - min(numbers) <= _MOST_TICKS
+    return few and all(float(value).is_integer() for value in numbers)
 
 
 def _whole_decades(chart: Chart) -> dict[str, list[float]]:

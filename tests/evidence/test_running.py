@@ -241,6 +241,13 @@ def test_logarithmic_charts_show_whole_decades(values, expected):
     assert f'"range":{expected}' in text if expected else '"range"' not in text
 
 
+@pytest.mark.parametrize(
+    ("x", "whole"), [([0.0, 1.0, 2.0], True), ([0, 0.5, 1], False), ([0, 100, 200], False), (["a"], False)]
+)
+def test_few_whole_numbers_have_no_ticks_between_them(x, whole):
+    assert ('"dtick":1' in drawn(Chart("one", "step", "y", [("ours", x, [1.0] * len(x))]))) == whole
+
+
 def test_figures_are_shown_without_powers_of_ten():
     assert [shown(value) for value in (12345.6, 9999, 0.123456, "two", None)] == [
         "12,346",
