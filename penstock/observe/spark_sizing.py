@@ -12,7 +12,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, ExecutorState, ExecutorUse, SizingFacts
 from penstock.decide.held_size import SIZING_KEYS
 from penstock.observe.executor_metrics import DRIVER, ExecutorBoard
-from penstock.observe.losses import counts
+from penstock.observe.losses import Losses
 from penstock.observe.processes import executor_trees, running_processes
 from penstock.observe.spark_status import SparkStatus, spark_errors
 
@@ -30,7 +30,7 @@ class SizingSource:
     """Adds to the windows of another source what the rules on memory and CPU look at."""
 
     def __init__(self, inner: Source, spark: SparkSession, board: ExecutorBoard | None) -> None:
-        self._inner, self._board = inner, board
+        self._inner, self._board, self._losses = inner, board, Losses()
         self._status = SparkStatus(spark)
         self._application = str(spark.sparkContext.applicationId)
         conf = dict(spark.sparkContext.getConf().getAll())
@@ -49,7 +49,7 @@ class SizingSource:
         return seen if isinstance(seen, NotReady) else self._with_facts(seen)
 
     def _with_facts(self, window: ApplicationWindow) -> ApplicationWindow:
-        heap, killed = counts(self._status.lost_executors(), window.start, window.end)
+        heap, killed = self._losses.counts(self._status.lost_executors(), window.start, window.end)
         with spark_errors("asking for the driver's memory"):
             driver = float(self._runtime.totalMemory() - self._runtime.freeMemory())
         facts = SizingFacts(self._settings, driver, heap, killed)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from penstock.observe.losses import counts
+from penstock.observe.losses import Losses
 from penstock.observe.processes import Process, TreeUse, executor_trees, running_processes
 
 
@@ -29,9 +29,21 @@ from penstock.observe.processes import Process, TreeUse, executor_trees, running
     ],
 )
 def test_reasons(reason, expected):
-    lost = {"removeTime": 15_000, "removeReason": reason}
-    assert counts([lost], 10.0, 20.0) == expected
-    assert counts([lost], 20.0, 30.0) == (0, 0) == counts([{"removeReason": reason}], 0.0, 30.0)
+    lost = {"id": "3", "removeTime": 15_000, "removeReason": reason}
+    losses = Losses()
+    assert losses.counts([lost], 10.0, 20.0) == expected
+    assert losses.counts([lost], 20.0, 30.0) == (0, 0), "once"
+    assert Losses().counts([{"id": "3", "removeReason": reason}], 0.0, 30.0) == (0, 0)
+
+
+def test_a_loss_that_spark_lists_late_counts_in_the_window_that_hears_of_it():
+    lost = {"id": "3", "removeTime": 19_990, "removeReason": "Command exited with code 52"}
+    losses = Losses()
+    assert losses.counts([], 10.0, 20.0) == (0, 0)
+    assert [losses.counts([lost], start, start + 10.0) for start in (20.0, 30.0)] == [(1, 0), (0, 0)]
+    early = Losses()
+    assert [early.counts([lost], start, start + 10.0) for start in (9.0, 19.0)] == [(0, 0), (1, 0)]
+    assert Losses().counts([lost], 100.0, 110.0) == (0, 0), "of a time before anybody looked"
 
 
 def test_an_executors_tree_counts_as_a_whole():
