@@ -13,7 +13,8 @@ from penstock.view.page import charts_page, tiles, write_text
 
 _STYLE = """
 a { color: inherit; }
-td { overflow-wrap: anywhere; }
+td { overflow-wrap: break-word; }
+.findings { min-width: 820px; }
 .findings td:first-child { width: 24%; }
 .reproduced, .better, .done { color: var(--out); }
 .worse, .failed { color: var(--bad); }
