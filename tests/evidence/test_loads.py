@@ -45,6 +45,19 @@ def test_each_line_is_judged_by_how_it_grows_with_the_load():
     assert line("all-at-once", loads).verdict is Verdict.WORSE
 
 
+def at(longest, usual=1.0):
+    return [replace(phase("fluid", longest, usual), batches=batches(longest, longest, start=50.0))]
+
+
+def test_a_line_below_what_batches_do_by_themselves_does_not_grow():
+    """At the least load the migration happened to meet quick batches."""
+    loads = {2_500: at(0.6), USUAL: at(1.05), 40_000: at(1.0)}
+    fluid = line("fluid", loads)
+    assert (fluid.verdict, fluid.why) == (Verdict.REPRODUCED, "nowhere slower than batches while not moving")
+    assert line("fluid", {**loads, 40_000: at(1.2)}).verdict is Verdict.WORSE
+    assert line("fluid", {**loads, 40_000: at(1.7, usual=1.8)}).verdict is Verdict.WORSE
+
+
 def test_a_load_that_batches_cannot_keep_up_with_is_shown_and_not_judged():
     loads = {2_500: both(1.2, 3.0), USUAL: both(1.3, 3.3), 40_000: both(9.0, 12.0, usual=4.0)}
     fluid = line("fluid", loads)
