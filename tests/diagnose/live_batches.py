@@ -105,8 +105,12 @@ def hot_task_first(noted_late, batch_id=7):
     executors = ("0", "1", "2", "3")
     made = batch([0.2] * 4, [3.0] + [0.2] * 15, batch_id=batch_id, executors=executors, cores=1)
     read, count = made.stages
-    late = [{**one, "duration": one["duration"] + 2 + noted_late} for one in count.tasks]
-    return replace(made, stages=[read, replace(count, tasks=late)])
+    return replace(made, stages=[read, noted_after(count, 2 + noted_late)])
+
+
+def noted_after(stage, milliseconds):
+    """The same tasks, whose ends are noted later."""
+    return replace(stage, tasks=[{**one, "duration": one["duration"] + milliseconds} for one in stage.tasks])
 
 
 def slow_executor(batch_id=7, records=1000.0):

@@ -17,6 +17,7 @@ from tests.diagnose.live_batches import (
     driver_bound,
     hot_task,
     hot_task_first,
+    noted_after,
     slow_executor,
     task,
     word_count,
@@ -124,10 +125,12 @@ def test_what_is_kept_of_it_is_small_and_plain():
     st.lists(st.lists(st.floats(0.001, 5.0), min_size=1, max_size=12), min_size=1, max_size=3),
     st.integers(1, 4),
     st.integers(1, 3),
+    st.integers(0, 30),
 )
-def test_shares_sum_to_one_whatever_the_tasks(lengths, executors, cores):
+def test_shares_sum_to_one_whatever_the_tasks(lengths, executors, cores, noted_late):
     names = tuple(str(number) for number in range(executors))
-    found = critical_window(batch(*lengths, executors=names, cores=cores))
+    made = batch(*lengths, executors=names, cores=cores)
+    found = critical_window(replace(made, stages=[noted_after(one, noted_late) for one in made.stages]))
     assert sum(found.activity.values()) == pytest.approx(1)
     assert found.least_seconds <= found.replayed_seconds + 1e-9
     assert found.start == BASE_MS / 1000
