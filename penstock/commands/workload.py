@@ -46,7 +46,9 @@ def workload(  # noqa: PLR0913, PLR0917
         float | None,
         typer.Option(min=0, max=1, help="Share that goes to one key or instance; none by default."),
     ] = None,
-    keys: Annotated[int | None, typer.Option(min=1, help="Keys of the key-count; 100000 by default.")] = None,
+    keys: Annotated[
+        int | None, typer.Option(min=1, max=2**31 - 2, help="Keys of the key-count; 100000 by default.")
+    ] = None,
     service: Annotated[
         str | None, typer.Option(help="Service time of a record where operators are paced; 1ms by default.")
     ] = None,

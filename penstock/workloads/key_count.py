@@ -46,7 +46,7 @@ class KeyCount:
 
     def __post_init__(self) -> None:
         if not (1 <= self.hot_keys <= self.keys < _MODULUS and self.bins >= 1):
-            raise BadInput("a key-count needs 1 <= hot_keys <= keys and at least one bin")
+            raise BadInput(f"a key-count needs 1 <= hot_keys <= keys < {_MODULUS} and at least one bin")
         if not 0 <= self.hot_share <= 1:
             raise BadInput(f"hot_share is {self.hot_share:g}, not between 0 and 1")
 

@@ -36,6 +36,7 @@ def test_the_list_names_every_workload(capsys):
         (["paced", "--skew", "2"], "skew"),
         (["paced", "--duration", "0s"], "--duration"),
         (["paced", "--keys", "5"], "it takes --skew, --service"),
+        (["key-count", "--keys", "3000000000"], "keys"),
         (["nexmark-q5", "--skew", "0.5"], "nexmark-q5 does not go by it"),
         (["nexmark-q55"], "did you mean 'nexmark-q5'?"),
         (["yahoo", "--redis", "127.0.0.1:1"], "no Redis answers at 127.0.0.1:1"),
