@@ -40,11 +40,11 @@ def decide(given: SizingInput, settings: SageSettings) -> SizingRound:
     if given.action_in_flight:
         return SizingRound(awaiting="the end of the action in flight")
     view = view_of(given, settings)
-    if view.recent is None and view.long is None:
-        return SizingRound(awaiting="enough samples since the last change")
     forced = _forced(replace(view, forced=True)) if given.overrides.forced else SizingRound()
     if forced.decision is not None:
         return forced
+    if view.recent is None and view.long is None:
+        return SizingRound(awaiting="enough samples since the last change")
     held_back: list[tuple[Rule, int]] = []
     for rule in RULES:
         if rule not in UP_RULES and any(wanted in UP_RULES for wanted, _ in held_back):

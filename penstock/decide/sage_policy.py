@@ -222,7 +222,7 @@ class SagePolicy:
 
     def _given(self, window: ApplicationWindow, held: Mapping[str, int]) -> SizingInput:
         said = self._word
-        overrides = replace(said.overrides, forced=Rule.NONE) if self._is_obeyed(said) else said.overrides
+        overrides = said.overrides if self._heeds_force(said) else replace(said.overrides, forced=Rule.NONE)
         size = HeldSize(sum(held.values()), _UNKNOWN_BYTES, _UNKNOWN_BYTES)
         if window.sizing is not None:
             size = held_from(window.sizing.settings, window)
@@ -265,8 +265,9 @@ class SagePolicy:
         seen = dict(self._samples[-1][1])
         return with_notes(Resize(changes, f"{why}; {told}", expected, old, seen), fitted.notes)
 
-    def _is_obeyed(self, said: Said) -> bool:
-        return said.overrides.forced is not Rule.NONE and said.force_id == self._obeyed
+    def _heeds_force(self, said: Said) -> bool:
+        """Once each, and not right after a start: what is proposed while a manager warms up goes unheard."""
+        return said.force_id != self._obeyed and len(self._samples) >= self._settings.least_up_samples
 
     def _fitted(self, window: ApplicationWindow, held: HeldSize, decision: Sizing | None) -> Fitted:
         # what an executor takes of a quota is known only where its settings are

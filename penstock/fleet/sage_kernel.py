@@ -48,9 +48,6 @@ def _evaluate_all(apps: Applications, bounds: Floats, out: Decisions) -> None:
             out.awaiting[i] = IN_FLIGHT
             continue
         up, down, end = _windows(apps.at[i], apps.now[i], apps.fresh_after[i], bounds)
-        if up == end and down == end:
-            out.awaiting[i] = TOO_FEW
-            continue
         rows, held, orders, told = apps.history[i], apps.held[i], apps.orders[i], out.told[i]
         rule, forced_back = orders[FORCED_RULE], 0
         if rule:
@@ -61,9 +58,12 @@ def _evaluate_all(apps: Applications, bounds: Floats, out: Decisions) -> None:
             forced_back = PINNED << (BITS * rule) if answer == PINNED else 0
             orders = orders.copy()
             orders[FORCED_RULE] = 0
-        decided, back = _in_order(rows[up:end], rows[down:end], held, apps.known[i], orders, bounds, told)
-        out.rule[i] = decided
-        out.held_back[i] = back if back or decided else forced_back
+        if up < end or down < end:
+            decided, back = _in_order(rows[up:end], rows[down:end], held, apps.known[i], orders, bounds, told)
+            out.rule[i] = decided
+            out.held_back[i] = back if back or decided else forced_back
+        else:
+            out.awaiting[i] = TOO_FEW
 
 
 @numba.njit(cache=True)

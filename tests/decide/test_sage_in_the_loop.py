@@ -301,12 +301,12 @@ def test_a_force_stands_until_its_rule_has_decided():
     assert answer.reason.startswith("P7") and "forced by ops" in answer.reason
 
 
-def test_a_force_waits_for_samples_as_the_manager_waits_after_a_change():
+def test_a_force_waits_for_samples_as_a_manager_does_after_a_start():
     """What is proposed while it warms up is not heard, and a force is obeyed once."""
     application = Application()
     application.said = said_of({"force": {"rule": "P2", "id": "t-1"}}, "here")
     answers = [application.run(1) for _ in range(5)]
-    assert [isinstance(answer, Resize) for answer in answers] == [False, False, False, True, False]
+    assert [isinstance(answer, Resize) for answer in answers] == [False, False, True, False, False]
 
 
 def test_what_is_said_while_a_window_is_judged_counts_from_the_next_one_on():
