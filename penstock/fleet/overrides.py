@@ -10,6 +10,7 @@ forgotten over it: while it cannot be read the last version counts.
 from __future__ import annotations
 
 import logging
+import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,10 +50,18 @@ def keep_overrides(path: Path, now: float) -> None:
         _said(given, str(path))
         if given == _last(path):
             return
-        with path.with_name(LOG).open("ab") as kept:
-            kept.write(orjson.dumps({"at": now, "said": given}) + b"\n")
+        _append(path.with_name(LOG), orjson.dumps({"at": now, "said": given}) + b"\n")
     except (BadInput, OSError) as error:
         log.warning("what operators said last goes on to count: %s", error)
+
+
+def _append(log_file: Path, line: bytes) -> None:
+    """Add a line; one that a crash has cut off would spoil it, and is ended first."""
+    with log_file.open("ab+") as kept:
+        if kept.tell():
+            kept.seek(-1, os.SEEK_END)
+            line = line if kept.read(1) == b"\n" else b"\n" + line
+        kept.write(line)
 
 
 def _given(path: Path | None) -> Mapping[str, Any]:

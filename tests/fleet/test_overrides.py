@@ -64,6 +64,10 @@ def test_a_line_that_a_crash_cut_off_is_passed_over(file: Path):
         log.write(b'{"at": 20.0, "sa')
     file.write_bytes(b"{")
     assert overrides_in_effect(file)[0]["words"][0].pinned == {Parameter.HEAP}
+    file.write_bytes(orjson.dumps({"words": {"veto": ["P3"]}}))
+    keep_overrides(file, 30.0)
+    file.write_bytes(b"{")
+    assert overrides_in_effect(file)[0]["words"][0].vetoed == {Rule.CPU_UP}, "nor does it spoil the next"
 
 
 def test_without_any_version_a_broken_file_says_nothing(tmp_path: Path):
