@@ -25,7 +25,7 @@ from penstock.diagnose.answer import cause_shares, task_share
 from penstock.diagnose.diagnosis import Diagnosis, Span, diagnose_log
 from penstock.diagnose.event_log import read_log
 from penstock.diagnose.log_files import find_logs
-from penstock.diagnose.trace import Activity
+from penstock.diagnose.trace import Activity, Work
 from penstock.errors import ActionFailed
 from penstock.workloads.word_count import WordCount, start_word_count
 
@@ -58,6 +58,8 @@ class Case:
     driver_profile: float
     """What it has of all busy seconds: conventional profiling."""
     causes: Mapping[str, float]
+    operator_profile: Mapping[str, float]
+    """What each operator has of the busy seconds of all of them."""
 
     @property
     def named(self) -> bool:
@@ -152,7 +154,18 @@ def _case(name: str, found: str, diagnosis: Diagnosis) -> Case:
         driver_share=sum(whole.activity.get(label, 0.0) for label in labels),
         driver_profile=sum(profile.get(label, 0.0) for label in labels) / busy if busy else 0.0,
         causes=cause_shares(whole),
+        operator_profile=_by_operator(whole.profile.work),
     )
+
+
+def _by_operator(seconds: Mapping[Work, float]) -> dict[str, float]:
+    """Shares of the time in tasks; what the driver did for an operator is not in them."""
+    run: dict[str, float] = {}
+    for work, spent in seconds.items():
+        if work.operator and work.operator != DRIVER and work.phase != "task launch":
+            run[work.operator] = run.get(work.operator, 0.0) + spent
+    total = sum(run.values())
+    return {operator: spent / total for operator, spent in run.items()} if total else {}
 
 
 def _diagnosed(spark: SparkSession, start: float, end: float) -> Diagnosis:

@@ -43,7 +43,9 @@ def joined(parts: Sequence[Summary]) -> Summary:
             (*channel, share) for channel, share in sorted(channels.items(), key=lambda item: -item[1])
         ],
         profile=Profile(
-            _added(part.profile.activity for part in parts), _added(part.profile.worker for part in parts)
+            _added(part.profile.activity for part in parts),
+            _added(part.profile.worker for part in parts),
+            _added(part.profile.work for part in parts),
         ),
         instrumentation=_counted([part.instrumentation for part in parts]),
         events=sum(part.events for part in parts),

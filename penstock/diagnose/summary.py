@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from penstock.diagnose.participation import Instrumentation, Participation, part
 from penstock.diagnose.trace import Activity, Floats, Indices, Kind, Trace, Work
 
 Places = npt.NDArray[np.integer]
+Name = TypeVar("Name", str, Work)
 MESSAGES = frozenset({Activity.DATA_MESSAGE, Activity.CONTROL_MESSAGE})
 
 
@@ -22,6 +24,7 @@ class Profile:
 
     activity: dict[str, float]
     worker: dict[str, float]
+    work: dict[Work, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ def summarise(graph: ActivityGraph, found: Participation) -> Summary:
         worker=_named(trace.workers, by_worker),
         operator=operator,
         instances=instances,
-        work={trace.works[i]: float(work[i]) for i in np.nonzero(work > 0)[0]},
+        work=_named(trace.works, work),
         communication=_channels(graph, found),
         profile=_profile(graph, edges),
         instrumentation=found.instrumentation,
@@ -168,9 +171,11 @@ def _profile(graph: ActivityGraph, edges: _Edges) -> Profile:
     busy = edges.activity != Activity.WAITING
     activity = _sums(edges.activity, edges.seconds, len(Activity))
     worker = _sums(edges.worker[busy], edges.seconds[busy], len(graph.trace.workers))
+    work = _sums(edges.work[busy], edges.seconds[busy], len(graph.trace.works))
     return Profile(
         {kind.label: float(activity[kind]) for kind in Activity if activity[kind] > 0},
         _named(graph.trace.workers, worker),
+        _named(graph.trace.works, work),
     )
 
 
@@ -178,5 +183,5 @@ def _sums(codes: Places, weights: Floats, size: int) -> Floats:
     return np.asarray(np.bincount(codes, weights, size), dtype=np.float64)
 
 
-def _named(names: tuple[str, ...], values: Floats) -> dict[str, float]:
+def _named(names: tuple[Name, ...], values: Floats) -> dict[Name, float]:
     return {names[i]: float(values[i]) for i in np.nonzero(values > 0)[0]}

@@ -98,7 +98,8 @@ def straggler(one: Skewed) -> Finding:
     times = "" if one.times_median is None else f", {one.times_median:.1f} times the median task"
     ours = f"named{times}" if one.straggler_found else f"not named: {one.answer}"
     name = f"straggler at {one.share:.0%} (figure 3.10)"
-    return agreed(name, "found", ours, one.straggler_found, conditions=HOT)
+    beside = f"Spark's times of tasks: the slowest {times.removeprefix(', ')}" if times else None
+    return agreed(name, "found", ours, one.straggler_found, baseline=beside, conditions=HOT)
 
 
 def what_ds2_does(one: Skewed) -> Finding:
@@ -170,7 +171,10 @@ def bottlenecks(quick: bool, progress: Progress) -> PartResult:
 def operator_to_scale(case: Case) -> Finding:
     """Whether the slow operator has the largest participation; the paper slows FlatMap."""
     name = f"{case.name} is slow: operator to scale (figure 3.11)"
-    return agreed(name, "the slow operator is found", case.found, case.named, conditions=MADE)
+    profile = ", ".join(f"{_operator(one)} {share:.0%}" for one, share in case.operator_profile.items())
+    beside = f"a conventional profile: {profile}" if profile else None
+    claim = "the slow operator is found"
+    return agreed(name, claim, case.found, case.named, baseline=beside, conditions=MADE)
 
 
 def driver(case: Case) -> Finding:
@@ -191,6 +195,15 @@ def bottleneck_charts(cases: Sequence[Case]) -> list[Chart]:
     names = [case.name for case in cases]
     operators = [
         (f"{case.name} is slow", [_operator(name) for name in case.operators], list(case.operators.values()))
+        for case in cases
+        if case.name in STAGES
+    ]
+    operators += [
+        (
+            f"{case.name} is slow: conventional profile",
+            [_operator(name) for name in case.operator_profile],
+            list(case.operator_profile.values()),
+        )
         for case in cases
         if case.name in STAGES
     ]

@@ -161,6 +161,7 @@ def test_the_whole_is_the_mean_of_its_parts_and_says_so(long_trace):
     assert sum(found.whole.activity.values()) == pytest.approx(1)
     assert found.whole.activity == pytest.approx(exact.whole.activity, abs=0.05)
     assert found.whole.profile.activity == pytest.approx(exact.whole.profile.activity)
+    assert found.whole.profile.work == pytest.approx(exact.whole.profile.work)
     assert found.whole.events == exact.whole.events
     assert sum(found.single_path.values()) == pytest.approx(1)
     assert found.warnings[-1].startswith("the time was analysed in")

@@ -39,6 +39,8 @@ def test_operators_are_normalised_by_their_instances():
     (summary,) = summary_of(events)
     assert summary.instances == {"wide": 4, "narrow": 1}
     assert summary.operator["narrow"] == pytest.approx(4 * summary.operator["wide"])
+    profile = {work.operator: seconds for work, seconds in summary.profile.work.items() if work.operator}
+    assert profile == pytest.approx({"wide": 40e-6, "narrow": 10e-6}), "which has it the other way round"
 
 
 def test_channels_are_ranked_by_participation_not_by_length():

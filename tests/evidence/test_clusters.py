@@ -285,12 +285,14 @@ def test_skew_targets_count_stragglers_missed_and_batches_that_got_longer():
 
 def a_case(name, found, driver_share=0.8, driver_profile=0.3):
     operators = {"flat-map 1: MapInArrow": 0.6, "flat-map 2: MapInArrow": 0.1}
-    return Case(name, 3.0, found, "an answer", operators, driver_share, driver_profile, {})
+    return Case(name, 3.0, found, "an answer", operators, driver_share, driver_profile, {}, operators)
 
 
 def test_the_operator_and_the_driver_are_judged_by_what_was_made_slow():
     assert diagnosed.operator_to_scale(a_case("flat-map", "flat-map")).verdict is Verdict.REPRODUCED
     assert diagnosed.operator_to_scale(a_case("flat-map", "count")).verdict is Verdict.WORSE
+    baseline = diagnosed.operator_to_scale(a_case("flat-map", "flat-map")).baseline
+    assert baseline == "a conventional profile: source and FlatMap 60%, Count 10%"
     assert diagnosed.driver(a_case("driver", "driver")).verdict is Verdict.REPRODUCED
     assert diagnosed.driver(a_case("driver", "driver", 0.2, 0.3)).verdict is Verdict.WORSE
 
