@@ -11,7 +11,6 @@ import shutil
 import socket
 import subprocess
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,8 @@ KAFKA = "3.9.1"
 """The version of the client that Spark's connector is built with."""
 
 PATIENCE_SECONDS = 60
+_CLUSTER = base64.urlsafe_b64encode(b"penstock-cluster").decode().rstrip("=")
+"""Each broker is alone; an id that is drawn may begin with a dash, and be taken for an option."""
 
 # Ranges end at the Spark in use: a connector that is not published yet for the newest Spark falls back
 # to the one before, whose interface to Spark is the same.
@@ -93,8 +94,7 @@ class KafkaBroker:
             _SERVER.format(broker=broker, controller=controller, data=directory / "data"), encoding="utf-8"
         )
         (directory / "log4j.properties").write_text(_LOGGING, encoding="utf-8")
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        _run(self._command("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)))
+        _run(self._command("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._properties)))
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
