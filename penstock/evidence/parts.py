@@ -172,7 +172,7 @@ PARTS: tuple[Part, ...] = (
         "Sage, evaluation",
         measured.sizing,
         None,
-        480,
+        600,
         ("penstock.bench.sizing",),
     ),
 )
