@@ -243,6 +243,7 @@ class _Experiment:
             answer=said.critical.answer,
             ds2=said.ds2.reason,
             ds2_executors=said.ds2_executors,
+            ds2_answered=not isinstance(said.ds2, NotReady),
             veto=said.veto,
             hot_seconds=RECORDS_PER_BATCH * SECONDS_PER_RECORD * self.workload.hot_bin_share(),
         )

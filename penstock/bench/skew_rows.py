@@ -39,6 +39,8 @@ class Skewed:
     """Service time of the hot bin alone in a batch: no placement can do it in less."""
     moving: tuple[BatchSeen, ...] = ()
     """Batches while bins moved."""
+    ds2_answered: bool = True
+    """Whether DS2 could say anything: a window in which no batch ended is no ground to stay, either."""
 
     @property
     def case(self) -> str:

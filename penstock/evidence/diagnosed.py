@@ -104,13 +104,15 @@ def straggler(one: Skewed) -> Finding:
 
 def what_ds2_does(one: Skewed) -> Finding:
     """DS2's paper: it stays at the size that fits without skew. Here a guardrail sees to that."""
+    name, claim = f"skew of {one.share:.0%}: what DS2 does", "stays at the size that fits without skew"
+    if not one.ds2_answered:
+        return incomparable(name, claim, f"no answer: {one.ds2}", "it was not measured", conditions=HOT)
     asks = one.ds2_executors
     grows = asks is not None and asks > one.executors
     ours = f"holds {one.executors} executors: {one.ds2}" if asks is None else f"asks for {asks} executors"
     ours += f"; growth is vetoed: {one.veto}" if grows and one.veto else ""
     stays = not grows or bool(one.veto)
-    claim = "stays at the size that fits without skew"
-    return agreed(f"skew of {one.share:.0%}: what DS2 does", claim, ours, stays, conditions=HOT)
+    return agreed(name, claim, ours, stays, conditions=HOT)
 
 
 def what_moving_brings(one: Skewed) -> Finding:

@@ -266,6 +266,8 @@ def test_ds2_stays_where_growth_would_not_help(changes, expected):
 def test_only_growth_is_said_to_be_vetoed():
     assert "asks for 7 executors; growth is vetoed" in diagnosed.what_ds2_does(hot()).ours
     assert diagnosed.what_ds2_does(hot(ds2_executors=3)).ours == "asks for 3 executors"
+    silent = diagnosed.what_ds2_does(hot(ds2_executors=None, ds2="no batch finished", ds2_answered=False))
+    assert (silent.verdict, silent.ours) == (Verdict.NOT_COMPARABLE, "no answer: no batch finished")
 
 
 def test_moving_is_told_with_what_it_brings_and_what_it_cannot_bring():
