@@ -73,13 +73,17 @@ def settle_former_runs(
 
 def name_of(runs: AllRuns, application: str) -> str:
     """The name of the application that has or had a run of this id; else it is a name itself."""
-    names = (name for name, ids in runs.recall_all(KIND).items() if application in ids)
-    return next(names, application)
+    return _name_in(runs.recall_all(KIND), application)
 
 
 def also_known_as(runs: AllRuns, application: str) -> tuple[str, ...]:
     """An id and the name of its application, or a name and the ids of its runs."""
-    return (application, name_of(runs, application), *runs.recall_all(KIND).get(application, {}))
+    known = runs.recall_all(KIND)
+    return (application, _name_in(known, application), *known.get(application, {}))
+
+
+def _name_in(known: Mapping[str, Mapping[str, Any]], application: str) -> str:
+    return next((name for name, ids in known.items() if application in ids), application)
 
 
 def _close(runs: Runs, former: str, application: str, now: float, spared: frozenset[int]) -> None:

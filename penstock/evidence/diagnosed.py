@@ -95,10 +95,11 @@ def hot_keys(quick: bool, progress: Progress) -> PartResult:
 
 def straggler(one: Skewed) -> Finding:
     """Whether the hot bin's task was named."""
-    times = "" if one.times_median is None else f", {one.times_median:.1f} times the median task"
-    ours = f"named{times}" if one.straggler_found else f"not named: {one.answer}"
+    times = None if one.times_median is None else f"{one.times_median:.1f} times the median task"
+    named = f"named, {times}" if times else "named"
+    ours = named if one.straggler_found else f"not named: {one.answer}"
     name = f"straggler at {one.share:.0%} (figure 3.10)"
-    beside = f"Spark's times of tasks: the slowest {times.removeprefix(', ')}" if times else None
+    beside = f"Spark's times of tasks: the slowest {times}" if times else None
     return agreed(name, "found", ours, one.straggler_found, baseline=beside, conditions=HOT)
 
 
@@ -195,19 +196,11 @@ def bottleneck_charts(cases: Sequence[Case]) -> list[Chart]:
     from penstock.bench.bottlenecks import STAGES
 
     names = [case.name for case in cases]
+    slow = [case for case in cases if case.name in STAGES]
+    shares_of = [(f"{case.name} is slow", case.operators) for case in slow]
+    shares_of += [(f"{case.name} is slow: conventional profile", case.operator_profile) for case in slow]
     operators = [
-        (f"{case.name} is slow", [_operator(name) for name in case.operators], list(case.operators.values()))
-        for case in cases
-        if case.name in STAGES
-    ]
-    operators += [
-        (
-            f"{case.name} is slow: conventional profile",
-            [_operator(name) for name in case.operator_profile],
-            list(case.operator_profile.values()),
-        )
-        for case in cases
-        if case.name in STAGES
+        (title, [_operator(name) for name in shares], list(shares.values())) for title, shares in shares_of
     ]
     driver_bars = [
         ("critical participation", names, [case.driver_share for case in cases]),
