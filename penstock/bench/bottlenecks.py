@@ -10,7 +10,7 @@ with the tasks.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlparse
@@ -25,6 +25,7 @@ from penstock.diagnose.answer import cause_shares, task_share
 from penstock.diagnose.diagnosis import Diagnosis, Span, diagnose_log
 from penstock.diagnose.event_log import read_log
 from penstock.diagnose.log_files import find_logs
+from penstock.diagnose.summary import Summary
 from penstock.diagnose.trace import Activity, Work
 from penstock.errors import ActionFailed
 from penstock.workloads.word_count import WordCount, start_word_count
@@ -39,9 +40,19 @@ SLOW_SECONDS = 0.04
 COORDINATION = (Activity.SCHEDULING, Activity.BARRIER, Activity.CONTROL_MESSAGE)
 """What the driver does for the tasks, and what they wait for from it."""
 EMPTY_TASKS = 96
+SNAPSHOT_SECONDS = 0.25
 PATIENCE_SECONDS = 90.0
 
 Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What coordination by the driver has of one snapshot that begins so many seconds after the first."""
+
+    at: float
+    driver_share: float
+    driver_profile: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,8 @@ class Case:
     causes: Mapping[str, float]
     operator_profile: Mapping[str, float]
     """What each operator has of the busy seconds of all of them."""
+    snapshots: Sequence[Snapshot] = ()
+    """Its course, snapshot by snapshot."""
 
     @property
     def named(self) -> bool:
@@ -142,20 +155,28 @@ def _driver(spark: SparkSession, jobs: int) -> Case:
 
 
 def _case(name: str, found: str, diagnosis: Diagnosis) -> Case:
-    whole, profile = diagnosis.whole, diagnosis.whole.profile.activity
-    busy = sum(seconds for kind, seconds in profile.items() if kind != Activity.WAITING.label)
-    labels = [kind.label for kind in COORDINATION]
+    whole, first = diagnosis.whole, diagnosis.whole.start_us
+    share, profile = _coordination(whole)
     return Case(
         name=name,
         seconds=whole.length_us / 1e6,
         found=found,
         answer=diagnosis.answer,
         operators=dict(whole.operator),
-        driver_share=sum(whole.activity.get(label, 0.0) for label in labels),
-        driver_profile=sum(profile.get(label, 0.0) for label in labels) / busy if busy else 0.0,
+        driver_share=share,
+        driver_profile=profile,
         causes=cause_shares(whole),
         operator_profile=_by_operator(whole.profile.work),
+        snapshots=[Snapshot((one.start_us - first) / 1e6, *_coordination(one)) for one in diagnosis.windows],
     )
+
+
+def _coordination(summary: Summary) -> tuple[float, float]:
+    """What the driver's coordination has of the critical path, and of all busy seconds."""
+    profile, labels = summary.profile.activity, [kind.label for kind in COORDINATION]
+    busy = sum(seconds for kind, seconds in profile.items() if kind != Activity.WAITING.label)
+    share = sum(summary.activity.get(label, 0.0) for label in labels)
+    return share, sum(profile.get(label, 0.0) for label in labels) / busy if busy else 0.0
 
 
 def _by_operator(seconds: Mapping[Work, float]) -> dict[str, float]:
@@ -170,7 +191,9 @@ def _by_operator(seconds: Mapping[Work, float]) -> dict[str, float]:
 
 def _diagnosed(spark: SparkSession, start: float, end: float) -> Diagnosis:
     (files,) = find_logs(_log_of(spark))
-    return diagnose_log(read_log(files.lines()), Span(None, round(start * 1e6), round(end * 1e6)))
+    return diagnose_log(
+        read_log(files.lines()), Span(round(SNAPSHOT_SECONDS * 1e6), round(start * 1e6), round(end * 1e6))
+    )
 
 
 def _log_of(spark: SparkSession) -> Path:

@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -104,8 +103,8 @@ def run_dynamic_allocation(experiment: Experiment) -> Run:
 
 def batch_seconds_by_slots(
     experiment: Experiment, sizes: list[int], records: Mapping[str, int], batches: int
-) -> Iterator[tuple[str, int, float]]:
-    """The median batch time for each load (name → records a batch) on each number of executors.
+) -> Iterator[tuple[str, int, tuple[float, ...]]]:
+    """What batches of each load (name → records a batch) take on each number of executors.
 
     Sizes go down, and executors leave while no query runs, so that no batch has to be repeated.
     """
@@ -113,13 +112,13 @@ def batch_seconds_by_slots(
         for executors in sorted(sizes, reverse=True):
             hold_executors(spark, executors)
             for load, count in records.items():
-                seconds = _median_batch(spark, experiment, scratch / load, count, batches)
+                seconds = _batch_seconds(spark, experiment, scratch / load, count, batches)
                 yield load, executors * experiment.shape.cores, seconds
 
 
-def _median_batch(
+def _batch_seconds(
     spark: SparkSession, experiment: Experiment, checkpoint: Path, records: int, batches: int
-) -> float:
+) -> tuple[float, ...]:
     """Batches of exactly so many records, one after the other; the first two warm things up."""
     endless = replace(
         experiment.workload,
@@ -133,7 +132,7 @@ def _median_batch(
             _check(query)
             time.sleep(0.2)
             seen = batches_of(query)
-    return median(batch.seconds for batch in seen[2 : batches + 2])
+    return tuple(batch.seconds for batch in seen[2 : batches + 2])
 
 
 def _watched(

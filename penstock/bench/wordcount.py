@@ -71,7 +71,13 @@ PUBLISHED: dict[str, Any] = {
     "ds2_flink_steps_down": 2,
 }
 
+SIZES, QUICK_SIZES = [5, 4, 3, 2, 1], [3, 2]
+"""Executors of the search for the least size that keeps up."""
+BATCHES = 5
+"""Of each rate on each of these sizes."""
+
 Progress = Callable[[str], None]
+BatchSeconds = Mapping[float, Mapping[int, tuple[float, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,8 @@ def run(quick: bool, progress: Progress) -> BenchReport:
     """Find the optimum, then run every case with both systems; quick runs one case against few sizes."""
     cases = [replace(UNDER, seconds=110)] if quick else [UNDER, OVER, TWO_PHASE]
     rates = [HIGH_RATE] if quick else [HIGH_RATE, LOW_RATE]
-    measured = search(rates, [3, 2] if quick else [5, 4, 3, 2, 1], 2 if quick else 3, progress)
+    sizes, batches = (QUICK_SIZES, 2) if quick else (SIZES, BATCHES)
+    measured = medians(search(rates, sizes, batches, progress))
     optimum = {rate: least_that_keeps_up(measured[rate]) for rate in rates}
     rows, said = [], []
     for case in cases:
@@ -131,16 +138,19 @@ def run(quick: bool, progress: Progress) -> BenchReport:
     )
 
 
-def search(
-    rates: list[float], sizes: list[int], batches: int, progress: Progress
-) -> dict[float, dict[int, float]]:
-    """Batch time by slots for each rate."""
+def search(rates: list[float], sizes: list[int], batches: int, progress: Progress) -> BatchSeconds:
+    """Batch times by slots for each rate."""
     loads = {f"{rate:g}": round(rate * TRIGGER_SECONDS) for rate in rates}
-    found: dict[float, dict[int, float]] = {rate: {} for rate in rates}
+    found: dict[float, dict[int, tuple[float, ...]]] = {rate: {} for rate in rates}
     for load, slots, seconds in batch_seconds_by_slots(UNDER.experiment(), sizes, loads, batches):
-        progress(f"{load} records/s on {slots} slots: batches of {seconds:.2f} s")
+        progress(f"{load} records/s on {slots} slots: batches of {median(seconds):.2f} s")
         found[float(load)][slots] = seconds
     return found
+
+
+def medians(found: BatchSeconds) -> dict[float, dict[int, float]]:
+    """The usual batch time by slots for each rate."""
+    return {rate: {slots: median(seconds) for slots, seconds in by.items()} for rate, by in found.items()}
 
 
 def least_that_keeps_up(seconds_by_slots: Mapping[int, float]) -> int | None:

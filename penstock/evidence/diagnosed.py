@@ -209,8 +209,22 @@ def bottleneck_charts(cases: Sequence[Case]) -> list[Chart]:
     share = "share"
     return [
         Chart("operators by participation (figure 3.11)", "operator", share, operators, bars=True),
-        Chart("the driver (figures 3.1 and 3.8)", "what was made slow", share, driver_bars, bars=True),
+        Chart(
+            "the driver by case (figures 3.1 and 3.8)", "what was made slow", share, driver_bars, bars=True
+        ),
+        *(driver_course(case) for case in cases if len(case.snapshots) > 1),
     ]
+
+
+def driver_course(case: Case) -> Chart:
+    """What the driver has of each snapshot, by participation and by a profile."""
+    at = [one.at for one in case.snapshots]
+    title = f"the driver, snapshot by snapshot: {case.name} (figures 3.1 and 3.8)"
+    lines = [
+        ("critical participation", at, [one.driver_share for one in case.snapshots]),
+        ("conventional profile", at, [one.driver_profile for one in case.snapshots]),
+    ]
+    return Chart(title, "seconds", "share", lines, steps=True)
 
 
 def _operator(name: str) -> str:

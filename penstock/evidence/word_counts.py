@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 from penstock.bench.report import Row
@@ -25,11 +26,10 @@ from penstock.evidence.running import in_short
 
 if TYPE_CHECKING:
     from penstock.bench.spark_experiment import Run
-    from penstock.bench.wordcount import Case
+    from penstock.bench.wordcount import BatchSeconds, Case
 
 Progress = Callable[[str], None]
 Runs = dict[tuple[str, str], "Run"]
-BatchSeconds = Mapping[float, Mapping[int, float]]
 
 SCALED = "real cluster, rates and slots scaled down, paced operators"
 DYNAMIC = "dynamic-allocation"
@@ -48,7 +48,10 @@ def word_count(quick: bool, progress: Progress) -> PartResult:
 
     cases = [wordcount.UNDER] if quick else [wordcount.UNDER, wordcount.OVER, wordcount.TWO_PHASE]
     rates = [wordcount.HIGH_RATE, wordcount.LOW_RATE]
-    seconds: BatchSeconds = {} if quick else wordcount.search(rates, [5, 4, 3, 2, 1], 3, progress)
+    tried: BatchSeconds = (
+        {} if quick else wordcount.search(rates, wordcount.SIZES, wordcount.BATCHES, progress)
+    )
+    seconds = wordcount.medians(tried)
     optimum = {rate: wordcount.least_that_keeps_up(seconds.get(rate, {})) for rate in rates}
     runs, rows, failures = _run(cases, optimum, quick, progress)
     findings: list[Finding] = []
@@ -61,7 +64,7 @@ def word_count(quick: bool, progress: Progress) -> PartResult:
         findings += size_findings(seconds.get(wordcount.HIGH_RATE, {}), rows["under", "ds2"])
     findings += unmeasured(failures, len(rows), SCALED)
     charts = [chart for case in cases for chart in timelines(case, runs)]
-    charts += _size_charts(seconds)
+    charts += size_charts(tried)
     return PartResult(findings, charts, _notes(quick))
 
 
@@ -198,18 +201,27 @@ def _throughput(batches: Sequence[BatchSeen], zero: float) -> tuple[list[float],
     return [batch.end - zero for batch in batches] if read else [], [*read, *read[-1:]]
 
 
-def _size_charts(seconds: BatchSeconds) -> list[Chart]:
-    if not seconds:
-        return []
-    bars = [
-        (
-            f"{rate:g} sentences a second",
-            [str(slots) for slots in sorted(by)],
-            [by[slots] for slots in sorted(by)],
-        )
-        for rate, by in seconds.items()
-    ]
-    return [Chart("batch time by size (figure 8)", "slots", "seconds", bars, bars=True)]
+def size_charts(tried: BatchSeconds) -> list[Chart]:
+    """Figure 8: what is read a second by size, and how the times of its batches are distributed."""
+    from penstock.bench import wordcount
+
+    read, charts = [], []
+    for rate, by_slots in tried.items():
+        sizes, interval = sorted(by_slots), wordcount.TRIGGER_SECONDS
+        # a batch that ends early waits for the next interval
+        rates = [rate * interval / max(median(by_slots[slots]), interval) for slots in sizes]
+        read.append((f"{rate:g} a second are offered", [str(slots) for slots in sizes], rates))
+        lines = [(f"{slots} slots", *cumulative(by_slots[slots])) for slots in sizes]
+        title = f"batch times at {rate:g} sentences a second (figure 8, below)"
+        charts.append(Chart(title, "seconds", "share of batches", lines, steps=True))
+    above = Chart("sentences read by size (figure 8, above)", "slots", "sentences a second", read, bars=True)
+    return [above, *charts] if read else []
+
+
+def cumulative(values: Sequence[float]) -> tuple[list[float], list[float]]:
+    """The share of values that are no larger, as steps from 0 to 1."""
+    ordered = sorted(values)
+    return [*ordered[:1], *ordered], [number / len(ordered) for number in range(len(ordered) + 1)]
 
 
 def _notes(quick: bool) -> list[str]:

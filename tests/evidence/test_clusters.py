@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.bench.bottlenecks import Case
+from penstock.bench.bottlenecks import Case, Snapshot
 from penstock.bench.convergence import Convergence
 from penstock.bench.migration_rows import Phase
 from penstock.bench.nexmark_migration import Moved
@@ -94,6 +94,14 @@ def test_a_size_is_right_if_one_executor_fewer_falls_behind():
     assert finding.verdict is Verdict.REPRODUCED and "6: 8.0 s, 9: 5.0 s, 12: 4.5 s" in finding.ours
     assert word_counts.size_findings(by_slots, a_row(final_slots=12))[0].verdict is Verdict.WORSE
     assert word_counts.size_findings({}, a_row()) == []
+
+
+def test_sizes_are_drawn_by_what_they_read_and_how_their_batches_are_distributed():
+    tried = {HIGH_RATE: {9: (4.0, 5.0), 6: (2 * TRIGGER_SECONDS,)}}
+    read, times = word_counts.size_charts(tried)
+    assert read.series == [("60 a second are offered", ["6", "9"], [HIGH_RATE / 2, HIGH_RATE])]
+    assert times.series[1] == ("9 slots", [4.0, 4.0, 5.0], [0.0, 0.5, 1.0])
+    assert word_counts.size_charts({}) == []
 
 
 @pytest.mark.parametrize(
@@ -287,7 +295,8 @@ def test_skew_targets_count_stragglers_missed_and_batches_that_got_longer():
 
 def a_case(name, found, driver_share=0.8, driver_profile=0.3):
     operators = {"flat-map 1: MapInArrow": 0.6, "flat-map 2: MapInArrow": 0.1}
-    return Case(name, 3.0, found, "an answer", operators, driver_share, driver_profile, {}, operators)
+    course = [Snapshot(at, driver_share, driver_profile) for at in (0.0, 0.25)]
+    return Case(name, 3.0, found, "an answer", operators, driver_share, driver_profile, {}, operators, course)
 
 
 def test_the_operator_and_the_driver_are_judged_by_what_was_made_slow():
@@ -297,6 +306,15 @@ def test_the_operator_and_the_driver_are_judged_by_what_was_made_slow():
     assert baseline == "a conventional profile: source and FlatMap 60%, Count 10%"
     assert diagnosed.driver(a_case("driver", "driver")).verdict is Verdict.REPRODUCED
     assert diagnosed.driver(a_case("driver", "driver", 0.2, 0.3)).verdict is Verdict.WORSE
+
+
+def test_the_driver_is_drawn_snapshot_by_snapshot():
+    chart = diagnosed.driver_course(a_case("driver", "driver"))
+    assert chart.series == [
+        ("critical participation", [0.0, 0.25], [0.8, 0.8]),
+        ("conventional profile", [0.0, 0.25], [0.3, 0.3]),
+    ]
+    assert chart in diagnosed.bottleneck_charts([a_case("driver", "driver")])
 
 
 @pytest.mark.parametrize(
