@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -106,13 +107,17 @@ def batch_seconds_by_slots(
 ) -> Iterator[tuple[str, int, tuple[float, ...]]]:
     """What batches of each load (name → records a batch) take on each number of executors.
 
-    Sizes go down, and executors leave while no query runs, so that no batch has to be repeated.
+    Sizes go down, and executors leave while no query runs, so that no batch has to be repeated. Below a size
+    whose batches outlast the trigger interval a load is not tried.
     """
+    carried = dict(records)
     with cluster(experiment.shape) as spark, scratch_directory() as scratch:
         for executors in sorted(sizes, reverse=True):
             hold_executors(spark, executors)
-            for load, count in records.items():
+            for load, count in list(carried.items()):
                 seconds = _batch_seconds(spark, experiment, scratch / load, count, batches)
+                if median(seconds) > experiment.trigger_seconds:
+                    del carried[load]
                 yield load, executors * experiment.shape.cores, seconds
 
 

@@ -87,7 +87,12 @@ class Sample:
 
     at: float
     waiting: float
-    instances: int
+    sizes: Mapping[str, int]
+
+    @property
+    def instances(self) -> int:
+        """Of all functions."""
+        return sum(self.sizes.values())
 
 
 def run(quick: bool, progress: Progress) -> BenchReport:
@@ -98,13 +103,13 @@ def run(quick: bool, progress: Progress) -> BenchReport:
         run_system(spark, "threshold", WARM_UP_SECONDS)
         for system, seconds in systems.items():
             progress(f"{system}: {seconds:.0f} s")
-            rows.append(run_system(spark, system, seconds))
+            rows.append(run_system(spark, system, seconds)[0])
             progress(", ".join(f"{key} {value}" for key, value in rows[-1].items()))
     return BenchReport("wordcount-functions", summary(rows), rows, targets(rows), PUBLISHED, notes(systems))
 
 
-def run_system(spark: Any, system: str, seconds: float) -> Row:
-    """One policy on topics and with a journal of its own."""
+def run_system(spark: Any, system: str, seconds: float) -> tuple[Row, list[Sample]]:
+    """One policy on topics and with a journal of its own: its row, and its course."""
     with scratch_directory() as scratch:
         journal = scratch / "journal.db"
         origin = time.time()
@@ -121,7 +126,7 @@ def run_system(spark: Any, system: str, seconds: float) -> Row:
         finally:
             handle.stop()
         actions = actions_in(journal, f"{spark.sparkContext.applicationId}.words")
-    return row_of(system, origin, samples, actions, final)
+    return row_of(system, origin, samples, actions, final), samples
 
 
 def pipeline_of(root: Path, origin: float) -> Pipeline:
@@ -179,8 +184,8 @@ def watched(handle: PipelineHandle, origin: float, seconds: float) -> list[Sampl
         now, functions = time.time(), handle.status()["functions"]
         sentences = RATE * (now - origin) - functions["split"]["records_read"]
         words = functions["split"]["records_written"] - functions["count"]["records_read"]
-        instances = sum(one["parallelism"] for one in functions.values())
-        samples.append(Sample(now, max(0.0, sentences) + max(0.0, words), instances))
+        sizes = {name: one["parallelism"] for name, one in functions.items()}
+        samples.append(Sample(now, max(0.0, sentences) + max(0.0, words), sizes))
     return samples
 
 

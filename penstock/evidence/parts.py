@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from penstock.errors import BadInput
 from penstock.evidence import (
+    against_dhalion,
     converging,
     diagnosed,
     images,
@@ -108,6 +109,14 @@ PARTS: tuple[Part, ...] = (
         word_counts.word_count,
         190,
         1690,
+    ),
+    Part(
+        "word-count-functions",
+        "DS2 against Dhalion on a real cluster",
+        "DS2, figures 1 and 6",
+        against_dhalion.word_count_functions,
+        None,
+        560,
     ),
     Part(
         "overhead",

@@ -160,14 +160,25 @@ def size_findings(by_slots: Mapping[int, float], ours: Row) -> list[Finding]:
     from penstock.bench import wordcount
 
     chosen, step = ours["final_slots"], ours["slots_per_executor"]
-    if chosen not in by_slots:
+    if not by_slots:
         return []
     keeps = {slots: by_slots[slots] <= wordcount.TRIGGER_SECONDS for slots in sorted(by_slots)}
-    said = ", ".join(f"{slots}: {by_slots[slots]:.1f} s" for slots in keeps if abs(slots - chosen) <= step)
-    agrees = keeps[chosen] and not keeps.get(chosen - step, False)
+    # sizes below one that falls behind are not tried: they fall behind, too
+    near = [slots for slots in keeps if abs(slots - chosen) <= step] or [min(keeps)]
+    said = ", ".join(f"{slots}: {by_slots[slots]:.1f} s" for slots in near)
+    agrees = keeps.get(chosen, False) and not keeps.get(chosen - step, False)
     why = f"batches of {wordcount.TRIGGER_SECONDS:g} s' records on slots; longer ones fall behind"
     claim = "the chosen size keeps up, one smaller does not"
-    return [agreed("sizes beside the chosen one (figure 8)", claim, said, agrees, why=why, conditions=SCALED)]
+    return [
+        agreed(
+            f"sizes beside the chosen {chosen} slots (figure 8)",
+            claim,
+            said,
+            agrees,
+            why=why,
+            conditions=SCALED,
+        )
+    ]
 
 
 def timelines(case: Case, runs: Runs) -> list[Chart]:

@@ -21,7 +21,8 @@ def an_action(at, **sizes):
     )  # fmt: skip
 
 
-SAMPLES = [Sample(100.0, 0.0, 9), Sample(110.0, 40.0, 9), Sample(120.0, 0.0, 30)]
+SMALL, LARGE = {"split": 3, "count": 6}, {"split": 10, "count": 20}
+SAMPLES = [Sample(100.0, 0.0, SMALL), Sample(110.0, 40.0, SMALL), Sample(120.0, 0.0, LARGE)]
 
 
 def test_a_row_says_steps_sizes_and_backlog_over_time():

@@ -94,6 +94,8 @@ def test_a_size_is_right_if_one_executor_fewer_falls_behind():
     assert finding.verdict is Verdict.REPRODUCED and "6: 8.0 s, 9: 5.0 s, 12: 4.5 s" in finding.ours
     assert word_counts.size_findings(by_slots, a_row(final_slots=12))[0].verdict is Verdict.WORSE
     assert word_counts.size_findings({}, a_row()) == []
+    (too_small,) = word_counts.size_findings({6: 8.0, 9: 5.0}, a_row(final_slots=3))
+    assert too_small.verdict is Verdict.WORSE and too_small.ours == "6: 8.0 s"
 
 
 def test_sizes_are_drawn_by_what_they_read_and_how_their_batches_are_distributed():
