@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, tzinfo
 
 from penstock.dataflow.summary import QuerySummary
 from penstock.journal.records import ActionRecord
 
 
-def explain(record: ActionRecord) -> str:
-    """Tell one action from its intent to its effect, a line for each part."""
+def explain(record: ActionRecord, zone: tzinfo | None = None) -> str:
+    """Tell one action from its intent to its effect, a line for each part; without a zone times are local."""
     by = f" by policy {record.policy}" if record.policy else ""
-    title = f"Action {record.action_id} on {record.application}{by}, {_moment(record.intended_at)}"
+    title = f"Action {record.action_id} on {record.application}{by}, {_moment(record.intended_at, zone)}"
     lines = [title, *(f"  {part:<10} {text}" for part, text in _parts(record))]
     return "\n".join(lines)
 
@@ -133,5 +133,5 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def _moment(at: float, zone: tzinfo | None) -> str:
+    return datetime.fromtimestamp(at).astimezone(zone).strftime("%Y-%m-%d %H:%M:%S %Z")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, timedelta, timezone
 
 from penstock.dataflow.summary import QuerySummary
 from penstock.dataflow.window import EXECUTORS
@@ -8,6 +9,7 @@ from penstock.decide.outcome import Status
 from penstock.decide.policy import ExpectedEffect
 from penstock.journal.explain import explain
 from penstock.journal.records import ActionRecord
+from penstock.view.figures import day_and_clock
 
 INTENDED = ActionRecord(
     action_id=7,
@@ -39,7 +41,7 @@ MEASURED = replace(
 
 
 def test_the_whole_story_of_an_action():
-    assert explain(MEASURED).splitlines() == [
+    assert explain(MEASURED, UTC).splitlines() == [
         "Action 7 on app-1 by policy ds2, 2023-11-14 22:13:20 UTC",
         "  Seen       query words: 1,200 records/s offered, 900 records/s read, backlog of 30,000 records, "
         "batches of 12.1 s every 10 s",
@@ -55,6 +57,13 @@ def test_the_whole_story_of_an_action():
         "the cluster has no room for more",
         "  Effect     batch seconds 8.36 against 7.6 expected (+10%); backlog records 12,000",
     ]
+
+
+def test_times_are_local_as_in_the_list_of_actions_and_name_their_zone():
+    summer = timezone(timedelta(hours=2), "CEST")
+    assert explain(INTENDED, summer).splitlines()[0].endswith("2023-11-15 00:13:20 CEST")
+    local = day_and_clock(INTENDED.intended_at)
+    assert local in explain(INTENDED).splitlines()[0]
 
 
 def test_an_action_under_way_claims_nothing_that_has_not_happened():
