@@ -110,8 +110,15 @@ def run_parts(
         clock.end(kept[part.name].seconds)
         done(clock.share())
         # what a full run may not use is still there for the next quick one
-        state.keep(list({**known, **kept}.values()))
+        known[part.name] = _worth_more(known.get(part.name), kept[part.name])
+        state.keep(list(known.values()))
     return [kept[part.name] for part in parts]
+
+
+def _worth_more(before: PartOutcome | None, now: PartOutcome) -> PartOutcome:
+    """A part that fails in a full run leaves what a quick one had found."""
+    failed = now.status is not Status.DONE
+    return before if before is not None and failed and before.status is Status.DONE else now
 
 
 def _told(progress: Progress, done: Done, clock: _Clock, text: str) -> None:

@@ -100,6 +100,15 @@ def test_quick_results_outlive_a_full_run_of_another_part(state):
     assert again.runs == []
 
 
+def test_a_full_run_that_fails_is_told_and_leaves_what_a_quick_one_had_found(state):
+    run([a_part("one", Counting())], state, quick=True)
+    (failed,), _ = run([a_part("one", Counting(fails=True))], state, quick=False)
+    assert failed.status is Status.FAILED
+    again = Counting()
+    (kept,), _ = run([a_part("one", again)], state, quick=True)
+    assert (kept.status, again.runs) == (Status.DONE, [])
+
+
 def test_an_error_from_java_is_told_without_its_stack():
     stack = "\tat org.Spark.run\n\t... 7 more"
     text = f"An error occurred while calling o45.start.\n: java.io.IOException: disk\n{stack}"
