@@ -167,7 +167,7 @@ def test_a_new_executor_gets_its_share_and_gives_it_back_before_it_goes(spark, t
     assert isinstance(move, MoveState) and {target for _, _, target in move.moves} == {newcomer}
     spread = act(actuator, move)
     assert (spread.status, spread.observed) == (Status.DONE, {BINS: len(move.moves)})
-    # a placement that comes when the tasks of a batch are placed already holds from the next batch on
+    # Spark lists the tasks of a batch a moment after it reports the batch: the next one shows them, then
     watch(source, "endless", lambda seen: source.state_bins().get(newcomer, 0) == len(move.moves))
 
     shrunk = act(actuator, Scale({EXECUTORS: 2}, "a test", ExpectedEffect("")))
