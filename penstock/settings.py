@@ -212,9 +212,9 @@ class Settings(PolicySettings, SizingSettings):
         10.0,
         ge=0,
         le=600,
-        description="`spark.locality.wait` is raised to this when state begins to move, and set back at the "
-        "end: with a shorter one a busy executor loses the bins placed on it, with a longer one it can hold "
-        "a batch up.",
+        description="`spark.locality.wait` is raised to this when state begins to move, and set back when "
+        "the autopilot is detached: with a shorter one a busy executor loses the bins placed on it, with a "
+        "longer one it can hold a batch up.",
     )
     unscalable_operators: Names = Field(
         (), description="Operators that do not gain from more instances; separated by commas outside YAML."

@@ -44,7 +44,10 @@ def _board(spark: Any, settings: Settings) -> tuple[Any, tuple[str, ...]]:
     from penstock.observe.metrics_listener import listener_on
 
     if settings.executor_metrics == "off":
-        return None, ("executor_metrics is off: the rules on memory and CPU stay silent",)
+        return None, (
+            "executor_metrics is off: memory grows by lost executors and GC alone, and all other rules on "
+            "memory and cores are silent",
+        )
     if settings.executor_metrics_port == 0:
         return None, ("executor_metrics_port is not set, so executors cannot report what they use",)
     conf = dict(spark.sparkContext.getConf().getAll())

@@ -47,7 +47,8 @@ class SizingSettings(BaseModel):
     executor_metrics: Literal["off", "listen"] = Field(
         "off",
         description="`listen` opens a UDP port in the driver, to which executors send what they use; "
-        "`penstock run` tells Spark so. The rules on memory and CPU need it.",
+        "`penstock run` tells Spark so. Without it memory grows by losses and GC alone, and is never "
+        "lowered.",
     )
     executor_metrics_port: Count = Field(
         0, ge=0, le=65535, description="The UDP port for it; 0 takes a free one, with `penstock run` only."
@@ -92,7 +93,8 @@ class SizingSettings(BaseModel):
         gt=0,
         le=86400,
         description="When a new application gets a first size for memory and cores together, from what it "
-        "has used since its start and from similar applications in the journal; `none` for never.",
+        "has used since its start and from similar applications in the journal; `none` for never. It must be "
+        "below `sage_down_window`, after which the rules know enough by themselves.",
     )
     sage_pin: Names = Field(
         (),

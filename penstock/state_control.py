@@ -79,7 +79,7 @@ class StateControl:
     def repartition(
         self, query: str, bins: int, start: Callable[[], object] | None = None
     ) -> Repartition | Outcome:
-        """Give a stopped query more bins: what that would take, or, with `start`, do it.
+        """Give a running query more bins: what that would take, or, with `start`, stop it for that and do it.
 
         `start` is the user's own code that starts the query again from the same checkpoint.
         """

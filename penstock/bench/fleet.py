@@ -138,7 +138,7 @@ def _one_by_one(count: int) -> Row:
     for number in range(FILLED):
         result = play(state, generated_windows(count, OPERATORS, number, INTERVAL), settings)
         state = result.state
-    everyone = _applications(_not_in_flight(state), result.rows, result.window, result.windows, settings)
+    everyone = _applications(_not_in_flight(state), result.rows, result.window, result.windows)
     begun = time.perf_counter()
     rounds = [decide(input_of(everyone, row), settings.sage) for row in range(count)]
     seconds = time.perf_counter() - begun

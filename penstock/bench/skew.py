@@ -3,7 +3,7 @@
 One query on a real cluster keeps counts by key in paced instances, 16 bins on four executors of one slot.
 At first its bins are alike and Spark spreads them evenly; then a share of all records goes to one key. The
 bin of that key holds its executor up, and the other bins there wait behind it. Diagnosis is to name it. DS2
-sees busy slots and asks for more. The planner moves the neighbours away, which frees the hot bin; what the
+is asked what it would do. The planner moves the neighbours away, which frees the hot bin; what the
 key itself costs remains.
 """
 
@@ -178,7 +178,7 @@ class _Experiment:
         moved = self._moved(before) if self.effort.move else 0
         moved_at = time.time() if moved else None
         settled = self._after(moved_at) if moved_at else []
-        found = self._outcome(said, skewed, settled, moved_at, moved, (before, self._view(source)))
+        found = self._outcome(said, skewed, settled, moved, (before, self._view(source)))
         between = [one for one in batches_of(self.query) if settled and one.start < settled[0].start]
         return replace(found, moving=tuple(one for one in between if one.start > skewed[-1].start))
 
@@ -223,7 +223,6 @@ class _Experiment:
         said: _Said,
         skewed: Sequence[BatchSeen],
         settled: Sequence[BatchSeen],
-        moved_at: float | None,
         moved: int,
         views: tuple[StateView, StateView],
     ) -> Skewed:
@@ -234,7 +233,6 @@ class _Experiment:
             even=tuple(self._even()),
             skewed=tuple(skewed),
             settled=tuple(settled),
-            moved_at=moved_at,
             bins_moved=moved,
             imbalance=(views[0].imbalance(), views[1].imbalance() if moved else views[0].imbalance()),
             straggler_found=hot is not None and hot.partition == HOT_BIN,

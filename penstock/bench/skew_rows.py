@@ -14,8 +14,8 @@ from penstock.bench.traces import BatchSeen
 class Skewed:
     """One share of hot records: batches before, with and after the remedy, and what diagnosis and DS2 said.
 
-    `even` are batches before the key became hot. Batches from `moved_at` on have seen the hot bin's
-    neighbours move; it is None where nothing was to be moved.
+    `even` are batches before the key became hot. `settled` are those after the hot bin's neighbours
+    moved; none where nothing was to be moved.
     """
 
     share: float
@@ -23,7 +23,6 @@ class Skewed:
     even: tuple[BatchSeen, ...]
     skewed: tuple[BatchSeen, ...]
     settled: tuple[BatchSeen, ...]
-    moved_at: float | None
     bins_moved: int
     imbalance: tuple[float, float]
     """How much more load a slot the fullest executor has than the mean, before and after."""

@@ -61,12 +61,13 @@ def replay(
 
 
 def _recorded(journal: str, app: str | None) -> Recorded:
+    from penstock.former_runs import also_known_as
     from penstock.journal.store import open_journal
 
     if "://" not in journal and not Path(journal).is_file():
         raise BadInput("no such file")
     with closing(open_journal(journal, create=False)) as opened:
-        observations = opened.observations(app)
+        observations = opened.observations(None if app is None else also_known_as(opened, app))
         names = sorted({record.application for record in observations})
         if not names:
             raise BadInput("has no observations" if app is None else f"has no observations of {app!r}")

@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from penstock.decide.policy import Hold, MoveState, Proposal, Resize, Scale
 from penstock.decide.verdict import Rejected
 
+_NEEDS_RESTARTS = "nothing here restarts the application, as new executor settings would need"
+_NOT_BY_POLICIES = "state is moved by the mover and by operators, not by policies"
+
 
 def objection(proposal: Proposal, held: Mapping[str, int]) -> Rejected | None:
     """Why a proposal cannot be considered at all, if so."""
     if isinstance(proposal, Resize | MoveState):
-        what = "new executor settings" if isinstance(proposal, Resize) else "moves of state"
-        return Rejected(
-            "unsupported", f"no actuator performs {what} yet; proposed because: {proposal.reason}"
-        )
+        why = _NEEDS_RESTARTS if isinstance(proposal, Resize) else _NOT_BY_POLICIES
+        return Rejected("unsupported", f"{why}; proposed because: {proposal.reason}")
     if isinstance(proposal, Hold):
         return None
     return _bad_sizes(proposal, held)

@@ -22,7 +22,7 @@ class PolicyEntry:
 
     A `baseline` is there to be compared with, in simulations above all, not to be chosen.
     `recordings_lack` is what it decides by that recorded rates do not tell; empty where they tell enough.
-    Without the setting that it `requires`, it decides nothing.
+    Without any of the settings that it `requires`, it decides nothing.
     """
 
     name: str
@@ -33,17 +33,18 @@ class PolicyEntry:
     choose_when: str = ""
     baseline: bool = False
     recordings_lack: str = ""
-    requires: str = ""
+    requires: tuple[str, ...] = ()
 
     @property
     def usable_in(self) -> tuple[str, ...]:
         """The commands that take it."""
         offline = () if self.recordings_lack else ("decide",)
-        return ("run", *offline, "simulate", "replay")
+        return ("run", "pipeline run", *offline, "simulate", "replay")
 
     def lacks(self, settings: Settings) -> str:
-        """The required setting where it has no value, else nothing."""
-        return self.requires if self.requires and getattr(settings, self.requires) is None else ""
+        """The first of the required settings where none has a value, else nothing."""
+        given = any(getattr(settings, name) for name in self.requires)
+        return "" if given or not self.requires else self.requires[0]
 
 
 def _with_forecast(make: Callable[[Settings], Policy]) -> Callable[[Settings], Policy]:
@@ -105,7 +106,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             needs="a latency target, offered rates, and useful time of every instance or task",
             promises="a mean response time within the target along every path, or the limit that forbids it",
             choose_when="a latency target is set and load changes within minutes",
-            requires="latency_target",
+            requires=("latency_target", "queueing_operator_targets"),
         ),
         PolicyEntry(
             "sage",
@@ -142,7 +143,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             promises="the fewest instances whose mean sojourn time meets the target, if work is random",
             choose_when="comparing with an exact model that knows no irregularity",
             baseline=True,
-            requires="latency_target",
+            requires=("latency_target",),
         ),
         PolicyEntry(
             "drs-observed",
@@ -152,7 +153,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             promises="the target at best, with far more instances than true rates ask for",
             choose_when="seeing what true rates are worth",
             baseline=True,
-            requires="latency_target",
+            requires=("latency_target",),
         ),
         PolicyEntry(
             "dynamic-allocation",

@@ -1,7 +1,7 @@
 """Sage inside the loop of one application: all rules where executors report what they use (section 4).
 
-Where they do not, the rules on memory and CPU stay silent, but for GC time: where that is too high nothing is
-taken away. How much parallelism is needed is what DS2 says.
+Where they do not, memory grows by what Spark tells itself alone: executors lost for want of it, time in GC,
+the driver's heap. How much parallelism is needed is what DS2 says.
 """
 
 from __future__ import annotations

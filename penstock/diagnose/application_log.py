@@ -111,7 +111,6 @@ class Batch:
     batch: int
     start: int
     phases: Mapping[str, float]
-    input_rows: int
     line: int
 
 

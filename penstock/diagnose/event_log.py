@@ -254,7 +254,6 @@ class EventLogReader:
             batch=int(progress.get("batchId", -1)),
             start=round(start.timestamp() * 1000),
             phases=phases,
-            input_rows=sum(int(source.get("numInputRows", 0)) for source in progress.get("sources") or ()),
             line=self._line,
         )
         self._saw(batch.start + int(phases.get("triggerExecution", 0)))

@@ -125,7 +125,7 @@ def batch_log(batch: LiveBatch) -> ApplicationLog:
         jobs={int(job["jobId"]): _job(job) for job in batch.jobs},
         executors={name: Executor(name, batch.cores.get(name, 0)) for name in executors},
         executions=(),
-        batches=(Batch("query", "run", batch.batch_id, start, batch.phases, 0, _LAST),),
+        batches=(Batch("query", "run", batch.batch_id, start, batch.phases, _LAST),),
         query_names={},
         lines=_LAST,
     )

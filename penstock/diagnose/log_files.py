@@ -12,7 +12,6 @@ from penstock.errors import BadInput
 
 _ROLLED = re.compile(r"^events_(\d+)_")
 _STATUS = "appstatus_"
-_ROLLING = "eventlog_v2_"
 
 
 @dataclass(frozen=True, slots=True)

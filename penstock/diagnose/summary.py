@@ -15,7 +15,6 @@ from penstock.diagnose.trace import Activity, Floats, Indices, Kind, Trace, Work
 
 Places = npt.NDArray[np.integer]
 Name = TypeVar("Name", str, Work)
-MESSAGES = frozenset({Activity.DATA_MESSAGE, Activity.CONTROL_MESSAGE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,14 +32,12 @@ class Part:
     title: str
     shows: str
     """Which figures and tables."""
-    run: Callable[[bool, Progress], PartResult] | None
+    run: Callable[[bool, Progress], PartResult]
     quick_seconds: float | None = 0.0
     """Seconds that it takes on two cores, roughly; None where it takes too long for a quick run."""
     full_seconds: float = 0.0
     needs: tuple[str, ...] = ()
     """Modules without which the part cannot run."""
-    lacks: str = ""
-    """What is not built yet, for a part that cannot be run at all."""
 
     def estimate(self, quick: bool) -> float:
         """Seconds that it takes on two cores, roughly; none for what will not be run."""
@@ -49,8 +47,6 @@ class Part:
 
     def missing(self) -> str:
         """What is not there that the part needs; empty if nothing."""
-        if self.run is None:
-            return self.lacks
         absent = [name for name in self.needs if not _exists(name)]
         return f"needs {' and '.join(absent)}, which this version does not have" if absent else ""
 
@@ -135,7 +131,7 @@ def outcome_of(part: Part, quick: bool, progress: Progress) -> PartOutcome:
     """Run one part; whatever goes wrong in it is its own outcome, and the others go on."""
     begun = time.monotonic()
     absent = part.missing()
-    if absent or part.run is None:
+    if absent:
         return _outcome(part, Status.MISSING, 0.0, quick, absent)
     if quick and part.quick_seconds is None:
         minutes = f"it takes about {part.full_seconds / 60:.0f} min"

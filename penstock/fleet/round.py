@@ -85,7 +85,7 @@ def play(state: FleetState, windows: pa.Table, settings: FleetSettings) -> Round
     judged, last = np.unique(rows[place][::-1], return_index=True)
     newest = place[::-1][last]
     _note(state, judged, newest, windows)
-    decisions = evaluate_sage(_applications(state, judged, newest, windows, settings), settings.sage)
+    decisions = evaluate_sage(_applications(state, judged, newest, windows), settings.sage)
     held = state.held[judged]
     _remember(state, judged, newest, windows, decisions, settings)
     late = int(len(taken) - len(place))
@@ -152,9 +152,7 @@ def _differ(before: Floats, held: Floats) -> NDArray[np.bool_]:
     return differ
 
 
-def _applications(
-    state: FleetState, judged: Integers, newest: Integers, windows: pa.Table, settings: FleetSettings
-) -> Applications:
+def _applications(state: FleetState, judged: Integers, newest: Integers, windows: pa.Table) -> Applications:
     everyone = len(judged) == len(state.at)
     rows: slice | Integers = slice(None) if everyone else judged
     known = np.column_stack([state.too_small[rows], state.correlation[rows]])

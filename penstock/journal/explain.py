@@ -85,7 +85,7 @@ def _expected(record: ActionRecord) -> str:
 
 def _ending(record: ActionRecord) -> Iterator[tuple[str, str]]:
     if record.status is None:
-        yield "Ended", "not yet: no outcome is written; after a crash the next start takes what Spark reports"
+        yield "Ended", "not yet: no outcome is written; after a crash the next run closes it"
         return
     yield "Requested", _sizes(record.requested or {})
     yield "Observed", _sizes(record.observed or {})

@@ -31,6 +31,10 @@ class MeasuredBy(Enum):
     ESTIMATE = "estimate"
 
 
+LEAST_RECORDS = 1e-3
+"""What is less than this part of a record comes from rounding."""
+
+
 @dataclass(frozen=True, slots=True)
 class Arrivals:
     """When the records that one batch read from one source had come there; moments in seconds."""
@@ -57,7 +61,7 @@ def arrivals_between(samples: Sequence[OfferedSample], first: float, last: float
     what is said; with that sample alone nothing is known of them.
     """
     samples = _since_reset(samples)
-    if len(samples) < 2 or not last > first:
+    if len(samples) < 2 or not last - first > LEAST_RECORDS:
         return None
     begin, end = samples[0], samples[-1]
     # (records, the moment of the middle one) of every span that the batch reaches into

@@ -23,7 +23,8 @@ from penstock.workloads.draws import Draws, below, bits, chosen, draws, uniform
 from penstock.workloads.nexmark_text import CHANNELS, CITIES, STATES, emails, names, paddings, titles
 
 EVENTS_A_ROUND = 50
-PERSONS_A_ROUND, AUCTIONS_A_ROUND, BIDS_A_ROUND = 1, 3, 46
+PERSONS_A_ROUND, AUCTIONS_A_ROUND = 1, 3
+"""All other events of a round are bids."""
 FIRST_ID = 1000
 FIRST_CATEGORY, CATEGORIES = 10, 5
 HOT_FOR = 100

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import perform
+from penstock.decide.registry import policy_entry
+from penstock.settings import Settings
 from tests.commands.command_line import Captured, complaint, last_json
 
 TOPOLOGY = """# operator_id1,operator_name1,instances1,operator_id2,operator_name2,instances2
@@ -104,6 +106,13 @@ def test_decide_by_another_policy_gives_its_reason(capsys: Captured, recorded: l
     assert "backlogs are not recorded" in caught.err
 
 
+def test_targets_of_operators_are_enough_for_queueing() -> None:
+    of_operators = Settings(journal="", runtime_directory="", queueing_operator_targets={"count": 2.0})
+    assert policy_entry("queueing").lacks(of_operators) == ""
+    assert policy_entry("queueing").lacks(Settings(journal="", runtime_directory="")) == "latency_target"
+    assert policy_entry("drs").lacks(of_operators) == "latency_target"
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -127,7 +136,7 @@ def test_a_policy_that_cannot_decide_says_what_is_missing(
 def test_policies_are_listed_with_the_commands_that_take_them(capsys: Captured) -> None:
     assert perform(["policies", "--json"]) == 0
     listed = {entry["name"]: entry["usable_in"] for entry in last_json(capsys)["policies"]}
-    assert listed["queueing"] == ["run", "decide", "simulate", "replay"]
-    assert listed["threshold"] == ["run", "simulate", "replay"]
+    assert listed["queueing"] == ["run", "pipeline run", "decide", "simulate", "replay"]
+    assert listed["threshold"] == ["run", "pipeline run", "simulate", "replay"]
     assert perform(["policies"]) == 0
-    assert "run, simulate, replay" in capsys.readouterr().out
+    assert "run, pipeline run, simulate, replay" in capsys.readouterr().out

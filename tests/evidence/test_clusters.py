@@ -240,7 +240,6 @@ def hot(**changes):
         "even": batches(1.5),
         "skewed": batches(3, 3, 3),
         "settled": batches(2.4, 2.4, start=60.0),
-        "moved_at": 55.0,
         "bins_moved": 3,
         "imbalance": (1.5, 1.1),
         "straggler_found": True,

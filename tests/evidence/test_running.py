@@ -128,13 +128,11 @@ def test_the_page_says_which_parts_are_from_a_quick_run_and_states_shared_condit
 def test_a_part_whose_capability_is_missing_says_so(state):
     parts = [
         a_part("absent", Counting(), needs=("penstock.bench.teleport",)),
-        a_part("unbuilt", None, lacks="nobody has built it"),
         a_part("present", Counting(), needs=("penstock.bench.report",)),
     ]
     outcomes, _ = run(parts, state)
-    assert [one.status for one in outcomes] == [Status.MISSING, Status.MISSING, Status.DONE]
+    assert [one.status for one in outcomes] == [Status.MISSING, Status.DONE]
     assert "penstock.bench.teleport" in outcomes[0].reason
-    assert outcomes[1].reason == "nobody has built it"
 
 
 def test_a_part_too_long_for_a_quick_run_is_left_to_the_full_one_and_said_to_be(state):

@@ -208,7 +208,7 @@ def test_a_long_run_agrees_with_the_pure_rules_at_every_round(seed: int):
         taken, rows = fleet_round.with_applications(from_bytes(to_bytes(state)), result.state.names)
         fleet_round.push(taken, rows[result.rows], result.now, result.state.history[result.rows, -1])
         fleet_round._note(taken, result.rows, result.window, result.windows)
-        asked = fleet_round._applications(taken, result.rows, result.window, result.windows, SETTINGS)
+        asked = fleet_round._applications(taken, result.rows, result.window, result.windows)
         for place in range(len(result.rows)):
             expected = decide(input_of(asked, place), SETTINGS.sage)
             assert repr(round_of(result.decisions, place)) == repr(expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.observe.latency import Arrivals, Latency, MeasuredBy, arrivals_between, measured, over_batches
@@ -65,6 +65,7 @@ def test_nothing_is_said_where_nothing_is_known(samples, first, last):
     assert arrivals_between(samples, first, last) is None
 
 
+@example([(0.5, 0.0), (1.0, 5e-324)], 0.0, 1.0)
 @given(
     st.lists(st.tuples(st.floats(0.1, 10), st.floats(0, 1000)), min_size=2, max_size=8),
     st.floats(0, 1),

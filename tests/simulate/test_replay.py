@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from penstock.dataflow.window_record import MOST_TASKS, plain_query, query_from
 from penstock.decide.manager import ScalingManager
 from penstock.decide.registry import policy_entry
 from penstock.errors import BadMetrics
+from penstock.former_runs import KIND
 from penstock.journal.store import open_journal
 from penstock.loop import Loop, LoopSettings
 from penstock.simulate.ports import VirtualActuator
@@ -156,6 +158,19 @@ def test_bad_journals_end_with_exit_code_2_and_one_line(capsys, tmp_path):
         assert perform(["replay", str(path)]) == 2, path
         (line,) = capsys.readouterr().err.splitlines()
         assert str(path) in line and words in line
+
+
+def test_an_application_is_named_by_its_id_or_by_its_name(capsys, tmp_path):
+    path = tmp_path / "journal.db"
+    recorded(path)
+    with closing(open_journal(path)) as journal:
+        run = journal.observations()[0].application
+        journal.remember(0.0, "clicks", KIND, run, {})
+    for app in (run, "clicks"):
+        assert perform(["replay", str(path), "--app", app, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["application"] == run
+    assert perform(["replay", str(path), "--app", "views"]) == 2
+    assert "no observations of 'views'" in capsys.readouterr().err
 
 
 def test_observations_of_older_versions_are_told_apart(capsys, tmp_path):

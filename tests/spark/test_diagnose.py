@@ -103,6 +103,16 @@ def slow_shuffle(spark, folder):
     return other, began, time.time()
 
 
+def undisturbed(work, within=3.0, tries=5):
+    """From when to when the work went on; again if the machine held it up, which is a cause of its own."""
+    spans = []
+    while len(spans) < tries and not (spans and spans[-1][1] - spans[-1][0] <= within):
+        began = time.time()
+        work()
+        spans.append((began, time.time()))
+    return min(spans, key=lambda span: span[1] - span[0])
+
+
 @pytest.fixture(scope="module")
 def logged(local_cluster, tmp_path_factory):
     """The log of a hot partition, a driver that dawdles, a stage with too few slots, and a slow shuffle.
@@ -131,12 +141,19 @@ def logged(local_cluster, tmp_path_factory):
         time.sleep(1.5)
         spark.range(10).count()
     ended = time.time()
-    spark.range(0, 24, 1, 24).mapInArrow(paced(0.2), "id long").write.format("noop").mode("append").save()
-    after = time.time()
+    few, after = undisturbed(
+        lambda: (
+            spark.range(0, 24, 1, 24)
+            .mapInArrow(paced(0.2), "id long")
+            .write.format("noop")
+            .mode("append")
+            .save()
+        )
+    )
     slow, frozen, thawed = slow_shuffle(spark, tmp_path_factory.mktemp("signals"))
     stop_cluster()
     (files,) = find_logs(folder)
-    return files, (began, between, ended, after, frozen, thawed), slow
+    return files, (began, between, ended, few, after, frozen, thawed), slow
 
 
 def diagnosis(logged, first, last):
@@ -166,7 +183,7 @@ def test_the_slow_driver_is_named(logged):
 
 
 def test_the_stage_with_too_few_slots_is_named(logged):
-    _, found = diagnosis(logged, 2, 3)
+    _, found = diagnosis(logged, 3, 4)
     finding = found.findings[0]
     assert finding.cause == "run"
     assert "MapInArrow" in finding.sentence
@@ -174,7 +191,7 @@ def test_the_stage_with_too_few_slots_is_named(logged):
 
 
 def test_the_slow_shuffle_and_its_channel_are_named(logged):
-    _, found = diagnosis(logged, 4, 5)
+    _, found = diagnosis(logged, 5, 6)
     shares = cause_shares(found.whole)
     assert next(iter(shares)) == "fetch"
     assert shares["fetch"] > 0.5
