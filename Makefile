@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test soak bench lint docs java postgres redis clean
+.PHONY: help demo test soak fuzz bench lint docs java postgres redis clean
 
 help:
 	@echo "make demo    the autopilot at work on a local cluster, under four minutes"
 	@echo "make test    all checks and tests"
 	@echo "make soak    the longest tests on a cluster, which make test leaves out"
+	@echo "make fuzz    the properties with other examples than make test has, and more of them"
 	@echo "make bench   all benchmarks"
 	@echo "make lint    the checks alone: style, types, import direction"
 	@echo "make docs    write docs/configuration.md anew"
@@ -38,6 +39,9 @@ test: java postgres redis $(READY) lint
 # What takes a minute or more each beside what `test` has already shown in a smaller way.
 soak: java postgres redis $(READY)
 	$(BIN)/pytest -m soak
+
+fuzz: postgres $(READY)
+	$(BIN)/pytest -m "not spark" --numprocesses=auto --hypothesis-profile=fuzz
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -3,8 +3,10 @@
 import pytest
 from hypothesis import settings
 
-# a timing is never asserted in a test: a busy machine is slow, not wrong
-settings.register_profile("penstock", deadline=None)
+# a timing is never asserted in a test: a busy machine is slow, not wrong;
+# the same examples every time, so that a failure is of the change at hand: `make fuzz` looks for others
+settings.register_profile("penstock", deadline=None, derandomize=True)
+settings.register_profile("fuzz", deadline=None, max_examples=1000)
 settings.load_profile("penstock")
 
 
