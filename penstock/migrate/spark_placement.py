@@ -83,7 +83,10 @@ class SparkPlacement:
         return _grouped(query, found)
 
     def locations(self, stage: StateStage, bins: Iterable[Bin]) -> dict[Bin, str]:
-        """Who hosts each bin; an executor reports at each access, so this is where the last task ran."""
+        """Who hosts each bin: where the last task ran, or, if it was placed since, where the next one will.
+
+        An executor reports at each access, so a placement that its task did not follow is seen to be gone.
+        """
         found: dict[Bin, str] = {}
         with spark_errors("asking where state is"):
             for bin_ in bins:
