@@ -69,17 +69,15 @@ def read_lines(lines: Sequence[bytes], origins: Sequence[str], latest: float = m
     A window that ends after `latest` is bad: it would make all later ones of its application look late.
     """
     kept = [(line, origin) for line, origin in zip(lines, origins, strict=True) if line.strip()]
-    lines, origins = [line for line, _ in kept], [origin for _, origin in kept]
-    if not lines:
-        return Read(WINDOW.empty_table(), DEAD.empty_table())
-    try:
-        table = _parsed(lines)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        table = None
-    # a record with a line break inside would shift all that follow it
-    if table is not None and table.num_rows == len(lines):
-        return checked(table, origins, lines, latest)
-    return _one_by_one(lines, origins, latest)
+    # Arrow takes whatever JSON there is for a row, and a block of nothing but nulls kills the process
+    strange = [one for one in kept if not one[0].lstrip().startswith(b"{")]
+    objects = [one for one in kept if one[0].lstrip().startswith(b"{")] if strange else kept
+    others = [origin for _, origin in strange], [line for line, _ in strange]
+    read = Read(WINDOW.empty_table(), dead(["not a JSON object"] * len(strange), *others))
+    if not objects:
+        return read
+    found = _halved([line for line, _ in objects], [origin for _, origin in objects], latest)
+    return Read(found.windows, pa.concat_tables([found.dead, read.dead]))
 
 
 def read_parquet(content: bytes, origin: str, latest: float = math.inf) -> Read:
@@ -87,9 +85,10 @@ def read_parquet(content: bytes, origin: str, latest: float = math.inf) -> Read:
     try:
         found = pq.read_table(io.BytesIO(content))
         columns = [_column(found, field) for field in WINDOW]
+        table = _sound(pa.Table.from_arrays(columns, schema=WINDOW))
     except (pa.ArrowException, OSError, ValueError) as error:
         return Read(WINDOW.empty_table(), dead([f"not a Parquet file of windows: {error}"], [origin], [""]))
-    return checked(pa.Table.from_arrays(columns, schema=WINDOW), [origin] * found.num_rows, latest=latest)
+    return checked(table, [origin] * table.num_rows, latest=latest)
 
 
 def checked(
@@ -182,22 +181,32 @@ def _parsed(lines: Sequence[bytes]) -> pa.Table:
     options = pa_json.ParseOptions(explicit_schema=WINDOW, unexpected_field_behavior="ignore")
     block = pa_json.ReadOptions(use_threads=False, block_size=max(1 << 20, sum(map(len, lines)) + len(lines)))
     table = pa_json.read_json(io.BytesIO(b"\n".join(lines)), read_options=block, parse_options=options)
-    return table.select(WINDOW.names).cast(WINDOW)
+    return _sound(table.select(WINDOW.names).cast(WINDOW))
 
 
-def _one_by_one(lines: Sequence[bytes], origins: Sequence[str], latest: float) -> Read:
-    good: list[pa.Table] = []
-    bad: list[pa.Table] = []
-    for line, origin in zip(lines, origins, strict=True):
-        try:
-            if not isinstance(orjson.loads(line), dict):
-                raise ValueError("not a JSON object")
-            read = checked(_parsed([line]), [origin], [line], latest)
-            good.append(read.windows)
-            bad.append(read.dead)
-        except (ValueError, pa.ArrowException) as error:
-            bad.append(dead([f"not a window in JSON: {error}"], [origin], [line]))
-    return Read(pa.concat_tables([WINDOW.empty_table(), *good]), pa.concat_tables([DEAD.empty_table(), *bad]))
+def _sound(table: pa.Table) -> pa.Table:
+    """The table, if its texts are ones: Arrow reads bytes that are no UTF-8, and fails when they are used."""
+    table.validate(full=True)
+    return table
+
+
+def _halved(lines: Sequence[bytes], origins: Sequence[str], latest: float) -> Read:
+    """All lines at once; where that fails each half by itself, so that good ones are still read together."""
+    try:
+        table = _parsed(lines)
+        # a record with a line break inside would shift all that follow it
+        if table.num_rows == len(lines):
+            return checked(table, origins, lines, latest)
+        fault = "not a single JSON object"
+    except pa.ArrowException as error:
+        fault = str(error)
+    if len(lines) == 1:
+        return Read(WINDOW.empty_table(), dead([f"not a window in JSON: {fault}"], origins, lines))
+    middle = len(lines) // 2
+    first = _halved(lines[:middle], origins[:middle], latest)
+    second = _halved(lines[middle:], origins[middle:], latest)
+    windows = pa.concat_tables([first.windows, second.windows])
+    return Read(windows, pa.concat_tables([first.dead, second.dead]))
 
 
 def _column(found: pa.Table, field: pa.Field) -> Any:

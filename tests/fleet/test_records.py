@@ -6,6 +6,7 @@ import io
 
 import numpy as np
 import orjson
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -64,12 +65,44 @@ def test_a_window_that_makes_no_sense_is_set_aside(changes: dict[str, object], r
 
 
 @pytest.mark.parametrize(
-    "line", [b"nonsense", b"[1, 2]", b'{"application": ', b'{"end": "late"}', b"7", b"\xff\xfe"]
+    "line",
+    [b"nonsense", b"[1, 2]", b'{"application": ', b'{"end": "late"}', b"7", b"\xff\xfe", b"null", b"{}{}"],
 )
 def test_a_line_that_is_no_window_costs_no_more_than_itself(line: bytes):
     read = read_lines(lines(a_record("a"), line, a_record("b"), b"  "), ["file-1"] * 4)
     assert read.windows["application"].to_pylist() == ["a", "b"]
     assert read.dead.num_rows == 1 and read.dead["reason"][0].as_py()
+
+
+def test_lines_of_nothing_but_nulls_end_no_process():
+    """Arrow's reader of JSON crashes on them, and a job that meets them again after each start never runs."""
+    read = read_lines([b"null", b" null"], ["file-1", "file-2"])
+    assert read.windows.num_rows == 0
+    assert read.dead["reason"].to_pylist() == ["not a JSON object"] * 2
+    assert read.dead["origin"].to_pylist() == ["file-1", "file-2"]
+
+
+@pytest.mark.parametrize("name", ["application", "operator"])
+def test_a_text_that_is_no_text_is_set_aside(name: str):
+    """Bytes that are no UTF-8 would stop the job where a bucket is found by the application's name."""
+    record = a_record("NAME") if name == "application" else a_record("b", operators=[{"name": "NAME"}])
+    spoilt = orjson.dumps(record).replace(b"NAME", b"caf\xe9")
+    read = read_lines([*lines(a_record("a")), spoilt], ["file-1"] * 2)
+    assert read.windows["application"].to_pylist() == ["a"]
+    assert "UTF8" in read.dead["reason"][0].as_py() and read.dead.num_rows == 1
+    stored = io.BytesIO()
+    table = a_table(a_record("b"))
+    names = pa.array([b"caf\xe9"]).view(pa.string())
+    pq.write_table(table.set_column(0, table.schema.field(0), names), stored)
+    assert read_parquet(stored.getvalue(), "file-2").dead.num_rows == 1
+
+
+def test_bad_lines_among_many_leave_the_others_in_their_order():
+    bad = {3, 4, 11, 29}
+    given = [b'{"end": ' if number in bad else orjson.dumps(a_record(f"{number}")) for number in range(30)]
+    read = read_lines(given, [f"file-{number}" for number in range(30)])
+    assert read.windows["application"].to_pylist() == [str(n) for n in range(30) if n not in bad]
+    assert read.dead["origin"].to_pylist() == [f"file-{number}" for number in sorted(bad)]
 
 
 def test_a_window_from_the_future_is_set_aside():
