@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from penstock.dataflow.metrics import Floats
+from penstock.dataflow.propagation import MOST_INSTANCES
 from penstock.decide.sage_metrics import METRICS
 from penstock.fleet.operators import OperatorColumns
 from penstock.fleet.sage_columns import SIZE
@@ -105,10 +106,10 @@ def checked(
 
 
 FAULTS = (
-    "the application has no name",
+    "the application has no name, or one with a NUL in it",
     "the window does not end after its start",
     "a held size is one that no application can have",
-    "a metric is negative or infinite",
+    "a metric is negative or infinite, or larger than it can be",
     "the operators are not in topological order",
     "the window ends in the future",
 )
@@ -118,8 +119,9 @@ def faults(table: pa.Table, latest: float = math.inf) -> NDArray[np.int64]:
     """For each window the number of its first fault, or -1."""
     start, end = floats(table, "start"), floats(table, "end")
     signs = (
-        pc.fill_null(pc.equal(pc.utf8_length(table["application"]), 0), True).to_numpy(),
-        ~((end > start) & np.isfinite(end) & np.isfinite(start)),
+        _nameless(table["application"]),
+        # the rules divide by the length, which is kept in 32 bits
+        ~(((end - start).astype(np.float32) > 0) & np.isfinite(end) & np.isfinite(start)),
         _bad_sizes(sizes(table)),
         _bad_metrics(table),
         _bad_operators(table),
@@ -228,13 +230,21 @@ def _chunk(column: pa.ChunkedArray) -> pa.ListArray:
     return pc.fill_null(whole, pa.scalar([], column.type)) if whole.null_count else whole
 
 
+def _nameless(names: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """PostgreSQL takes no NUL in a text: the journal would stand still before such a decision for good."""
+    bad = pc.or_(pc.equal(pc.utf8_length(names), 0), pc.match_substring(names, "\0"))
+    nameless: NDArray[np.bool_] = pc.fill_null(bad, True).to_numpy()
+    return nameless
+
+
 def _bad_sizes(held: Floats) -> NDArray[np.bool_]:
     parallelism, heap, overhead, fraction, cores, task_cpus, driver = held.T
     good: NDArray[np.bool_] = (
         (parallelism >= 1) & (heap > 0) & (overhead >= 0) & (fraction > 0) & (fraction < 1)
     )
     good &= (task_cpus >= 1) & (cores >= task_cpus) & ((driver > 0) | np.isnan(driver))
-    good &= np.isfinite(held[:, :-1]).all(axis=1) & ~np.isinf(driver)
+    # more than floats can count is none either, and what follows from it could not be written down
+    good &= (held[:, :-1] <= MOST_INSTANCES).all(axis=1) & ~(driver > MOST_INSTANCES)
     for whole in (parallelism, cores, task_cpus):
         good &= whole == np.floor(whole)
     return np.logical_not(good)
@@ -246,7 +256,7 @@ def _bad_metrics(table: pa.Table) -> NDArray[np.bool_]:
         values = floats(table, name)
         # 32-bit floats keep the history; what they cannot hold cannot be right either
         bad |= (values < 0) | (values > 3e38)
-    return bad
+    return bad | (floats(table, "needed_parallelism") > MOST_INSTANCES)
 
 
 def _bad_operators(table: pa.Table) -> NDArray[np.bool_]:

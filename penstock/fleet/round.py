@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.dataflow.metrics import Floats, Integers
+from penstock.dataflow.propagation import MOST_INSTANCES
 from penstock.decide.ds2_settings import Ds2Settings
 from penstock.decide.sage_metrics import Rule
 from penstock.decide.sage_settings import SageSettings
@@ -113,7 +114,7 @@ def _samples(windows: pa.Table, needs: Needs) -> NDArray[np.float32]:
     samples[:, COLUMN["beside_heap_bytes"]] = _beside(samples)
     slots = np.nan_to_num(floats(windows, "slots_per_executor"))
     executors = np.maximum(np.ceil(needs.slots * (1 - 1e-9) / np.maximum(slots, 1)), 1)
-    computed = np.where(slots > 0, executors, needs.instances)
+    computed = np.minimum(np.where(slots > 0, executors, needs.instances), MOST_INSTANCES)
     computed = np.where(needs.ready & (computed >= 1), computed, np.nan)
     column = samples[:, COLUMN["needed_parallelism"]]
     samples[:, COLUMN["needed_parallelism"]] = np.where(np.isnan(column), computed, column)

@@ -169,6 +169,23 @@ def test_shared_slots_add_up_to_executors():
     assert status_of(state, SETTINGS)["needed_parallelism"].to_pylist() == [4.0], "16 slots of 4"
 
 
+@pytest.mark.parametrize(
+    ("slots", "changes"), [(4, {"true_processing": 1e-30}), (None, {"instances": 2**62, "scalable": False})]
+)
+def test_rates_that_no_application_has_stop_no_round(slots: int | None, changes: dict[str, Any]):
+    """What they ask for must still be a number that a decision can hold."""
+    state = empty_state()
+    for number in range(1, 6):
+        record = a_record("a", end=10.0 * number, needed_parallelism=None, slots_per_executor=slots)
+        record["backlog_records"] = 1000.0 * number
+        record["operators"] += [{**record["operators"][1], **changes}] * 2
+        result = play(state, a_table(record), SETTINGS)
+        state = result.state
+        if decided(result):
+            break
+    assert decisions_of(result, SETTINGS)["parallelism"].to_pylist() == [2**53]
+
+
 def test_status_tells_waste():
     state = rounds(empty_state(), range(1, 3), "a", held_parallelism=8)[-1].state
     (row,) = status_of(state, SETTINGS).to_pylist()
