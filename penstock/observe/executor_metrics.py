@@ -63,7 +63,10 @@ def metrics_conf(host: str, port: int, every_seconds: float = 5.0) -> dict[str, 
 
 
 class ExecutorBoard:
-    """The newest value of each metric of each executor; of one namespace alone, where that is known."""
+    """The newest value of each metric of each executor; of one namespace alone, where that is known.
+
+    One thread may take in while another asks.
+    """
 
     def __init__(self) -> None:
         self.namespace: str | None = None
@@ -87,7 +90,7 @@ class ExecutorBoard:
 
     def forget_others(self, executors: frozenset[str]) -> None:
         """Drop executors that are gone; the driver stays."""
-        for name in [name for name in self._executors if name not in executors | {DRIVER}]:
+        for name in set(self._executors) - executors - {DRIVER}:
             del self._executors[name]
 
     def use(self, executor: str, start: float, end: float) -> ExecutorUse | None:
@@ -96,10 +99,12 @@ class ExecutorBoard:
         Totals are compared with those of the call before, so each window is to be asked for once.
         """
         known = self._executors.get(executor)
-        if known is None or not any(one.at >= start for one in known.newest.values()):
+        # a copy in one go: the thread that listens may add a metric meanwhile
+        newest = dict(known.newest) if known is not None else {}
+        now = {name: one for name, one in newest.items() if one.at >= start}
+        if known is None or not now:
             return None
-        now = {name: one for name, one in known.newest.items() if one.at >= start}
-        before, known.before = known.before, dict(known.newest)
+        before, known.before = known.before, newest
         seconds = end - start
         collectors = _collectors(now)
         return ExecutorUse(

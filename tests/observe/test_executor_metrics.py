@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 import socket
+import sys
+import threading
 import time
 
 import pytest
@@ -98,6 +100,31 @@ def test_spark_is_told_to_send_what_is_understood():
     wanted = re.compile(WANTED)
     assert wanted.search(f"{APP}.3.jvm.G1-Young-Generation.time") and wanted.search(f"{APP}.3.jvm.heap.used")
     assert not wanted.search(f"{APP}.3.jvm.heap.max") and not wanted.search(f"{APP}.3.HiveExternalCatalog.x")
+
+
+def test_reports_that_come_in_while_it_is_asked_break_nothing():
+    """A new executor's first reports come all at once, from the thread that listens."""
+    board, done, executors = ExecutorBoard(), threading.Event(), frozenset(str(n) for n in range(25))
+    interval = sys.getswitchinterval()
+
+    def listen() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            board.take_in(1.0, f"{APP}.{number % 50}.jvm.c{number % 997}.count:1|g".encode())
+
+    listening = threading.Thread(target=listen)
+    sys.setswitchinterval(1e-6)
+    try:
+        listening.start()
+        for _ in range(100):
+            board.forget_others(executors)
+            for executor in executors:
+                board.use(executor, 0.0, 10.0)
+    finally:
+        done.set()
+        listening.join()
+        sys.setswitchinterval(interval)
 
 
 def test_datagrams_arrive_by_a_real_port():
