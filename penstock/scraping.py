@@ -34,7 +34,9 @@ def scrapes_of(services: Mapping[str, str], metrics: Mapping[str, str]) -> tuple
     for_all = {aspect: metric for aspect, metric in metrics.items() if "." not in aspect}
     found = []
     for name, url in services.items():
-        own = {a.partition(".")[2]: m for a, m in metrics.items() if a.partition(".")[0] == name and "." in a}
+        # a service's name may hold dots itself, an aspect holds none
+        parts = {tuple(key.rpartition(".")[::2]): metric for key, metric in metrics.items()}
+        own = {aspect: metric for (owner, aspect), metric in parts.items() if owner == name}
         found.append(Scrape(name, url, {**for_all, **own}))
     return tuple(found)
 

@@ -38,6 +38,8 @@ def _optional_size(written: object) -> object:
     return float(written)
 
 
+MOST_LAG = 1000
+"""Intervals by which a backlog may follow a service; twice as many samples are kept of both."""
 OptionalSize = Annotated[float | None, BeforeValidator(_optional_size)]
 
 
@@ -199,8 +201,8 @@ class SizingSettings(BaseModel):
     @classmethod
     def _check_lags(cls, written: tuple[str, ...]) -> tuple[str, ...]:
         for lag in written:
-            if not str(lag).isdecimal():
-                raise ValueError(f"a whole number of intervals is expected, not {lag!r}")
+            if not str(lag).isdecimal() or int(lag) > MOST_LAG:
+                raise ValueError(f"a whole number of intervals up to {MOST_LAG} is expected, not {lag!r}")
         return written
 
 

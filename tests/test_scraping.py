@@ -120,8 +120,9 @@ def test_a_thread_scrapes_until_it_is_closed(service: Service):
 
 
 def test_own_metrics_outrank_those_for_all():
-    services = {"profiles": "http://a", "prices": "http://b"}
+    services = {"profiles": "http://a", "prices": "http://b", "profiles.eu": "http://c"}
     metrics = {"latency_seconds": "seconds", "profiles.latency_seconds": "own", "prices.error_ratio": "bad"}
-    first, second = scrapes_of(services, metrics)
+    first, second, third = scrapes_of(services, {**metrics, "profiles.eu.error_ratio": "dotted"})
     assert first.metrics == {"latency_seconds": "own"}
     assert second.metrics == {"latency_seconds": "seconds", "error_ratio": "bad"}
+    assert third.metrics == {"latency_seconds": "seconds", "error_ratio": "dotted"}

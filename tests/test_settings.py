@@ -149,6 +149,7 @@ def test_every_setting_can_be_given_in_every_place(yaml_file):
         ("sage_pin", "hip", "unknown parameter 'hip'"),
         ("sage_veto", "P9", "unknown rule 'P9'"),
         ("service_lags", "1,-1", "a whole number of intervals"),
+        ("service_lags", "1,1001", "a whole number of intervals up to 1000"),
         ("services", "profiles", "names with texts"),
         ("services", "profiles=file:///etc/passwd", "must begin with http://"),
         ("service_metrics", "profiles.speed=x", "unknown aspect 'speed'"),

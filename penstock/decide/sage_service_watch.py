@@ -46,6 +46,8 @@ class ServiceWatch:
 
     def __init__(self, board: Board, lags: Sequence[int] = LAGS, samples: int = SAMPLES) -> None:
         self._board, self._lags = board, lags
+        # of the longest lag there must be pairs, too
+        samples = max(samples, 2 * max(lags, default=0))
         self._backlogs: deque[float] = deque(maxlen=samples)
         self._readings: deque[Mapping[str, Reading]] = deque(maxlen=samples)
 

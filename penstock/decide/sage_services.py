@@ -52,7 +52,8 @@ def lagged_correlation(cause: Floats, effect: Floats, lag: int) -> float:
         raise BadMetrics(f"an effect cannot come before its cause: the lag is {lag}")
     if len(cause) != len(effect):
         raise BadMetrics(f"{len(cause)} samples of the cause, {len(effect)} of the effect")
-    first, second = cause[: len(cause) - lag], effect[lag:]
+    # fewer samples than the lag are none; a negative end would count from the back
+    first, second = cause[: max(0, len(cause) - lag)], effect[lag:]
     known = np.isfinite(first) & np.isfinite(second)
     first, second = first[known], second[known]
     if len(first) < LEAST_PAIRS or np.ptp(first) == 0 or np.ptp(second) == 0:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import pearsonr
 
-from penstock.decide.sage_services import ServiceHistory, lagged_correlation, strongest
+from penstock.decide.sage_services import LEAST_PAIRS, ServiceHistory, lagged_correlation, strongest
 from penstock.errors import BadMetrics
 
 NOTHING = np.full(30, math.nan)
@@ -66,6 +66,13 @@ def test_silence_and_constant_values_say_nothing():
     assert strongest(backlog, []) is None
     assert strongest(backlog, [a_service()]) is None
     assert strongest(backlog, [a_service(latency_seconds=np.full(30, 0.2))]) is None
+
+
+@pytest.mark.parametrize("lag", [3, 5, 12, 40])
+@pytest.mark.parametrize("samples", range(12))
+def test_a_lag_for_which_there_are_too_few_samples_yet_says_nothing(samples: int, lag: int):
+    rising = np.arange(float(samples)) ** 2
+    assert math.isnan(lagged_correlation(rising, rising, lag)) or samples - lag >= LEAST_PAIRS
 
 
 def test_bad_lags_and_lengths_are_refused():

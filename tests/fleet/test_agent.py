@@ -192,6 +192,18 @@ def test_a_backlog_that_follows_a_service_is_told_to_the_controller(journal: Jou
     assert seen is None, "a service that fell silent explains nothing"
 
 
+def test_a_backlog_may_follow_a_service_much_later_if_the_settings_say_so():
+    board, backlog, lag = ServiceBoard(), 0.0, 30
+    watch = ServiceWatch(board, (lag,))
+    latencies = [1.0 + number % 7 for number in range(2 * lag)]
+    for number, latency in enumerate(latencies):
+        backlog += 1000.0 * latencies[number - lag] if number >= lag else 0.0
+        end = 10.0 * (number + 1)
+        board.publish(ServiceReading("profiles", end - 1, latency))
+        found = watch.look(a_window(end, queries=(a_query(backlog=backlog),)))
+    assert found is not None and found.lag == lag and found.coefficient > 0.99
+
+
 def test_attaching_with_report_to_makes_an_agent(journal: Journal, tmp_path: Path):
     policy = reporting_policy(str(tmp_path), "words", journal, FixedPolicy(a_scale(3)), CONF)
     assert policy.name == "fleet" and isinstance(policy.propose(a_window()), Hold)
