@@ -159,17 +159,17 @@ class Supervisor:
     def _remember(self) -> None:
         state, now = self._state, time.time()
         request = state.request
-        if request is not None and self._known.action_id != request.action_id:
-            self._known = self._known.restarting(now)
-        self._known = replace(
-            self._known,
+        begun = request is not None and self._known.action_id != request.action_id
+        known = replace(
+            self._known.restarting(now) if begun else self._known,
             proven=dict(state.proven),
             action_id=request.action_id if request else None,
             wanted=dict(request.settings) if request else {},
             phase=state.phase.value if request else "",
         )
-        remembered(self._journal, now, self._job.name, self._known)
-        self._unremembered = False
+        remembered(self._journal, now, self._job.name, known)
+        # only now: a restart that is not begun, since it could not be written down, counts for nothing
+        self._known, self._unremembered = known, False
 
     def _start(self, settings: Mapping[str, str]) -> None:
         self._channel, theirs = wire.pair()

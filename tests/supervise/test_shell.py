@@ -136,6 +136,7 @@ def test_what_cannot_be_written_down_is_not_begun(stage: Stage):
     assert stage.starts() == ["1g"]
     record = stage.journal.action(stage.action)
     assert record.status is Status.FAILED and "the disk is full" in record.detail
+    assert recalled(stage.journal, "job").restarts == (), "nothing of the budget is used up"
 
 
 class AwayOnceProven(AwayForRestarts):
