@@ -20,6 +20,7 @@ from penstock.fleet.sage_columns import (
     OVERHEAD,
     PARALLELISM,
     SIZE,
+    TASK_CPUS,
     held_back_of,
     held_of,
     round_of,
@@ -126,7 +127,7 @@ def status_of(state: FleetState, settings: FleetSettings) -> pa.Table:
         state.held[:, PARALLELISM].astype(np.int64),
         needed,
         cores,
-        wanted * state.held[:, CORES],
+        wanted * _needed_cores(state, settings),
         memory,
         wanted * each,
         state.held[:, PARALLELISM] * missing,
@@ -141,6 +142,16 @@ def _lasting(state: FleetState, metric: str, settings: FleetSettings) -> Floats:
     recent = state.history[:, -settings.sage.least_up_samples :, COLUMN[metric]]
     lasting: Floats = recent.min(axis=1).astype(np.float64)
     return lasting
+
+
+def _needed_cores(state: FleetState, settings: FleetSettings) -> Floats:
+    """Cores that one executor needs, as P8 would have it; what is not measured is taken as held."""
+    fresh = state.at > state.fresh_after[:, None]
+    used = np.where(fresh, state.history[:, :, COLUMN["cpu_used_cores"]].astype(np.float64), np.nan)
+    cores, slots = state.held[:, CORES], state.held[:, CORES] // state.held[:, TASK_CPUS]
+    each = np.ceil(np.fmax.reduce(used, axis=1) / settings.sage.cpu_target / slots)
+    needed: Floats = np.fmin(cores, slots * np.maximum(each, 1.0))
+    return needed
 
 
 def _needed_bytes(newest: Floats, lasting: Floats, held: Floats, settings: FleetSettings) -> Floats:

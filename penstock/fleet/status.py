@@ -56,18 +56,14 @@ def _sums(table: pa.Table | None) -> Plain:
     if table is None:
         return {"applications": 0, "undersized_applications": 0, "in_flight": 0}
     columns = {name: table[name].to_numpy() for name in table.column_names if name != "application"}
-    waste = {
-        "cores": np.maximum(columns["allocated_cores"] - columns["needed_cores"], 0).sum(),
-        "gib": np.maximum(columns["allocated_bytes"] - columns["needed_bytes"], 0).sum() / GIB,
-    }
     return {
         "applications": table.num_rows,
         "allocated_cores": float(columns["allocated_cores"].sum()),
         "needed_cores": float(columns["needed_cores"].sum()),
-        "wasted_cores": float(waste["cores"]),
+        "wasted_cores": float(_spare(table, "cores").sum()),
         "allocated_gib": float(columns["allocated_bytes"].sum() / GIB),
         "needed_gib": float(columns["needed_bytes"].sum() / GIB),
-        "wasted_gib": float(waste["gib"]),
+        "wasted_gib": float(_spare(table, "bytes").sum() / GIB),
         "missing_gib": float(_added(table, "missing_bytes").sum() / GIB),
         "undersized_applications": int(_is_undersized(table).sum()),
         "in_flight": int((columns["in_flight"] > 0).sum()),
@@ -110,17 +106,22 @@ def _added(table: pa.Table, name: str) -> Floats:
 def _wasteful(table: pa.Table | None) -> list[Plain]:
     if table is None:
         return []
-    spare = table["allocated_bytes"].to_numpy() - table["needed_bytes"].to_numpy()
-    order = np.argsort(-spare)[:MOST_LISTED]
-    rows = table.take(pa.array(order[spare[order] > 0])).to_pylist()
+    cores, gib = _spare(table, "cores"), _spare(table, "bytes") / GIB
+    order = np.lexsort((-cores, -gib))[:MOST_LISTED]
+    order = order[(cores[order] > 0) | (gib[order] > 0)]
+    names = table["application"].take(pa.array(order)).to_pylist()
     return [
-        {
-            "application": row["application"],
-            "spare_cores": max(0.0, row["allocated_cores"] - row["needed_cores"]),
-            "spare_gib": (row["allocated_bytes"] - row["needed_bytes"]) / GIB,
-        }
-        for row in rows
+        {"application": name, "spare_cores": float(cores[row]), "spare_gib": float(gib[row])}
+        for name, row in zip(names, order, strict=True)
     ]
+
+
+def _spare(table: pa.Table, what: str) -> Floats:
+    """What each holds beyond its need."""
+    spare: Floats = np.maximum(
+        table[f"allocated_{what}"].to_numpy() - table[f"needed_{what}"].to_numpy(), 0.0
+    )
+    return spare
 
 
 def _short(row: Mapping[str, Any]) -> Plain:

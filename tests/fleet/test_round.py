@@ -194,6 +194,22 @@ def test_status_tells_waste():
     assert row["needed_bytes"] == pytest.approx(4 * (5.9 + 0.75 / 0.8) * GIB)
 
 
+@pytest.mark.parametrize(("used", "needed"), [(2.4, 4.0), (3.9, 8.0), (6.0, 12.0), (11.9, 12.0), (None, 12.0)])
+def test_cores_that_tasks_do_not_use_are_waste_too(used: float | None, needed: float):
+    """Four slots of three cores each: as many as P8 would leave, and no more than are held."""
+    three = {"held_cores": 12, "held_task_cpus": 3}
+    state = rounds(empty_state(), range(1, 3), "a", cpu_used_cores=used, **three)[-1].state
+    state = rounds(state, range(3, 5), "a", cpu_used_cores=None, **three)[-1].state
+    assert status_of(state, SETTINGS)["needed_cores"].to_pylist() == [4 * needed]
+
+
+def test_what_was_used_before_the_last_change_is_no_need():
+    state = rounds(empty_state(), range(1, 3), "a", cpu_used_cores=3.9)[-1].state
+    larger = {"held_cores": 12, "held_task_cpus": 3, "cpu_used_cores": 2.4}
+    state = rounds(state, range(4, 5), "a", **larger)[-1].state
+    assert status_of(state, SETTINGS)["needed_cores"].to_pylist() == [16.0]
+
+
 def test_a_round_says_what_it_did():
     words = told(rounds(empty_state(), range(1, 5), "a", "b", **HUNGRY)[-1])
     assert words["judged"] == 2 and words["decided"] == {"P1": 2}

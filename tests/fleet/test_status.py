@@ -133,6 +133,16 @@ def test_who_never_has_a_core_to_spare_is_undersized_too(tmp_path: Path):
     assert any(line.split()[-2:] == ["all", "used"] for line in shown(status))
 
 
+def test_who_has_cores_to_spare_and_no_memory_is_named(tmp_path: Path):
+    place = FleetDirectory(tmp_path)
+    full = {"heap_committed_bytes": 6 * GIB, "memory_used_bytes": 6.8 * GIB}
+    table = a_table(a_record("idle", held_cores=12, held_task_cpus=3, **full), a_record("right", **full))
+    place.write_status(0, status_of(play(empty_state(), table, SETTINGS).state, SETTINGS))
+    status = fleet_status(place, 100.0)
+    assert status["most_wasteful"] == [{"application": "idle", "spare_cores": 32.0, "spare_gib": 0.0}]
+    assert (status["wasted_cores"], status["wasted_gib"]) == (32.0, 0.0)
+
+
 def test_a_status_of_an_earlier_version_is_read(tmp_path: Path):
     place = FleetDirectory(tmp_path)
     state = play(empty_state(), a_table(a_record("a", needed_parallelism=9)), SETTINGS).state
