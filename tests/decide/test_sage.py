@@ -195,6 +195,18 @@ def test_a_scale_up_that_is_held_back_forbids_scale_downs():
     assert fired(replace(given, overrides=Overrides(vetoed=frozenset({Rule.CPU_UP})))) is Rule.NONE
 
 
+@pytest.mark.parametrize(
+    "said", [Overrides(vetoed=frozenset({Rule.CPU_UP})), Overrides(pinned=frozenset({Parameter.CPU}))]
+)
+def test_a_scale_up_that_is_held_back_leaves_those_after_it_free(said: Overrides):
+    clock = Recorder()
+    growing = [1000.0 * number for number in range(40)]
+    now = clock.run(40, cpu_used_cores=3.9, needed_parallelism=9.0, backlog_records=growing)
+    given = SizingInput(now, clock.history, A_SIZE)
+    assert fired(given) is Rule.CPU_UP
+    assert fired(replace(given, overrides=said)) is Rule.PARALLELISM_UP
+
+
 class TestHeap:
     @pytest.mark.parametrize(
         ("metrics", "symptom"),
