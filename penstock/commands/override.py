@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import getpass
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,10 +56,18 @@ def override(
         # what is said outlives the run
         name = name_of(opened, name)
         if pin or veto or force or clear:
-            keep(opened, time.time(), name, getpass.getuser(), pin or (), veto or (), force, clear)
+            keep(opened, time.time(), name, who(), pin or (), veto or (), force, clear)
         said = said_by_operators(opened, name)
         said["obeyed"] = is_obeyed(opened, name, said["force"])
     answer({"application": name, **said}, as_json, Text(in_words(name, said)))
+
+
+def who(ask: Callable[[], str] = getpass.getuser) -> str:
+    """Whose word it is; in a container a user may have a number and no name."""
+    try:
+        return ask()
+    except (KeyError, OSError, ImportError):
+        return f"user {os.getuid()}"
 
 
 def in_words(name: str, said: Mapping[str, Any]) -> str:

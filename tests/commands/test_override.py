@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import perform
+from penstock.commands.override import who
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import ExpectedEffect, Resize
 from penstock.decide.restarts import RecommendOnly
@@ -138,3 +139,13 @@ def test_a_restart_is_told_with_its_values_and_metrics(capsys: Captured, config:
     told = last_json(capsys)
     assert told["actions"] == [] and told["decisions"][0]["verdict"]["guardrail"] == "recommend-only"
     assert told["decisions"][0]["answer"]["before"] == {KEY: "4096m"}
+
+
+@pytest.mark.parametrize("problem", [KeyError("getpwuid(): uid not found"), OSError("No username set")])
+def test_a_user_without_a_name_has_a_word_too(problem: Exception):
+    """Containers run as numbers that no file of users knows."""
+
+    def ask() -> str:
+        raise problem
+
+    assert who(ask).startswith("user ") and who()
