@@ -189,6 +189,6 @@ def _result(directory: FleetDirectory) -> dict[str, Any]:
     return {
         "directory": str(directory.root),
         "applications": table.num_rows if table is not None else 0,
-        "decisions": len(directory.decisions()),
+        "decisions": directory.decision_count(),
         "dead_letters": directory.dead_letters(),
     }

@@ -90,6 +90,10 @@ class FleetDirectory:
         files = [path for _, path in self.decision_files() if path.stat().st_mtime >= oldest]
         return [row for path in files for row in read_table(path).to_pylist() if row["at"] >= since]
 
+    def decision_count(self) -> int:
+        """How many decisions there are; a file that a disk has spoilt has none."""
+        return sum(_rows_in(path) for _, path in self.decision_files())
+
     def status(self) -> pa.Table | None:
         """How all applications stand, or nothing before the first round."""
         found = sorted((self.root / "status").glob("bucket-*.parquet"))
@@ -110,6 +114,14 @@ def read_table(path: Path) -> pa.Table:
         return pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         raise BadInput(f"{path}: cannot be read: {error}") from error
+
+
+def _rows_in(path: Path) -> int:
+    """How many rows a Parquet file has, by its footer alone."""
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (pa.ArrowException, OSError):
+        return 0
 
 
 def _write_table(path: Path, table: pa.Table) -> None:

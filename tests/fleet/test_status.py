@@ -176,6 +176,13 @@ def test_old_decisions_and_what_is_none_are_not_opened(directory: FleetDirectory
     assert fleet_status(directory, START + 100.0)["decided_last_hour"] == {"P1": 1, "P4": 1}
 
 
+def test_decisions_are_counted_without_reading_them_and_beside_a_spoilt_file(directory: FleetDirectory):
+    """All that `fleet run` tells at its end, which must not fail when the work is done."""
+    assert directory.decision_count() == len(directory.decisions()) == 2
+    (directory.root / "decisions" / "batch-000000099.parquet").write_bytes(b"")
+    assert directory.decision_count() == 2
+
+
 def test_an_empty_directory_is_an_empty_fleet(tmp_path: Path):
     assert fleet_status(FleetDirectory(tmp_path), 0.0)["applications"] == 0
     assert perform(["fleet", "status", str(tmp_path)]) == 0
