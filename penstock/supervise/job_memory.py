@@ -52,6 +52,10 @@ class JobMemory:
             return replace(self, fixed=tuple(sorted({*self.fixed, *not_taken})))
         return replace(self, failed=(*self.failed, dict(settings))[-MOST_FAILED:])
 
+    def seeing(self, in_effect: Mapping[str, str]) -> JobMemory:
+        """What is in effect nowhere is not set by the script any more: it may have been edited."""
+        return replace(self, fixed=tuple(key for key in self.fixed if key in in_effect))
+
 
 def recalled(memories: Memories, job: str) -> JobMemory:
     """What is known of the job; what cannot be read counts as unknown."""

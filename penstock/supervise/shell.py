@@ -221,7 +221,7 @@ class Supervisor:
         try:
             match message.get("kind"):
                 case "attached":
-                    return Attached({str(k): str(v) for k, v in message["settings"].items()})
+                    return self._attached({str(k): str(v) for k, v in message["settings"].items()})
                 case "batch":
                     return BatchEnded(float(message["at"]), bool(message["idle"]))
                 case "restart":
@@ -234,6 +234,13 @@ class Supervisor:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             log.warning("a message of the driver cannot be read: %r", error)
         return None
+
+    def _attached(self, in_effect: Mapping[str, str]) -> Attached:
+        known = self._known.seeing(in_effect)
+        if known != self._known:
+            # the driver asks the journal, too
+            self._known, self._unremembered = known, True
+        return Attached(in_effect)
 
     def _permitted(self, asked: Asked) -> Asked | None:
         """The supervisor has the last word on budget, hours and what failed before."""

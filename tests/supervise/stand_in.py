@@ -25,7 +25,7 @@ def main() -> int:
     with checkpoint.open("a") as log:
         log.write(f"start {memory}\n")
     channel.say(
-        kind="attached", application="app", name="stand-in", settings=plan.get("fixed") or {KEY: memory}
+        kind="attached", application="app", name="stand-in", settings=plan.get("fixed", {KEY: memory})
     )
     if memory in plan.get("bad", ()):
         return 9

@@ -116,6 +116,14 @@ def test_settings_of_the_script_itself_are_noticed(stage: Stage):
     assert recalled(stage.journal, "job").fixed == (KEY,)
 
 
+def test_settings_that_the_script_no_longer_sets_may_change_again(stage: Stage):
+    known = JobMemory(fixed=("spark.task.cpus", KEY), failed=({KEY: "9g"},))
+    remembered(stage.journal, 1.0, "job", known)
+    stage.supervisor(fixed={"spark.task.cpus": "2"}, asks={}).run()
+    after = recalled(stage.journal, "job")
+    assert (after.fixed, after.failed) == (("spark.task.cpus",), known.failed)
+
+
 class AwayForRestarts:
     """A journal that cannot be written once a restart is under way."""
 
