@@ -2,8 +2,8 @@
 
     penstock.services.publish("profiles", latency_seconds=0.35, error_ratio=0.02, throughput_per_second=900)
 
-The newest reading of each service is kept until it is taken; any thread of the driver may publish. What a Python
-worker publishes stays in that process.
+The newest reading of each service is kept until it is taken; any thread of the driver may publish. What a
+Python worker publishes stays in that process.
 """
 
 from __future__ import annotations

@@ -194,7 +194,9 @@ def test_status_tells_waste():
     assert row["needed_bytes"] == pytest.approx(4 * (5.9 + 0.75 / 0.8) * GIB)
 
 
-@pytest.mark.parametrize(("used", "needed"), [(2.4, 4.0), (3.9, 8.0), (6.0, 12.0), (11.9, 12.0), (None, 12.0)])
+@pytest.mark.parametrize(
+    ("used", "needed"), [(2.4, 4.0), (3.9, 8.0), (6.0, 12.0), (11.9, 12.0), (None, 12.0)]
+)
 def test_cores_that_tasks_do_not_use_are_waste_too(used: float | None, needed: float):
     """Four slots of three cores each: as many as P8 would leave, and no more than are held."""
     three = {"held_cores": 12, "held_task_cpus": 3}
