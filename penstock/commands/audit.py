@@ -35,7 +35,7 @@ def actions(
     app: Annotated[
         str | None, typer.Option("--app", help="Only this application, by its id or its name.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, the latest.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="At most this many, the latest.")] = 100,
     decided: Annotated[
         bool, typer.Option("--decided", help="Also what was recommended, decided by a fleet, or overridden.")
     ] = False,

@@ -44,6 +44,9 @@ KEYS_KEPT, MEMORIES_KEPT = 200, 10_000
 
 Each kind by itself: runs, of which there are many, must not drive out what an operator said long ago."""
 
+LARGEST_NUMBER = 2**31
+"""Of a row: PostgreSQL and SQLite refuse to compare with what they cannot hold."""
+
 Named = str | Sequence[str] | None
 """One application, several, or all."""
 
@@ -198,7 +201,8 @@ class Journal:
 
     def action(self, action_id: int) -> ActionRecord:
         """One action, or NotFound."""
-        found = self._actions(actions.c.id == action_id)
+        # a larger number than a column can hold is nobody's
+        found = self._actions(actions.c.id == action_id) if abs(action_id) < LARGEST_NUMBER else ()
         if not found:
             raise NotFound(f"there is no action {action_id} in the journal {self.database.name}")
         return found[0]

@@ -188,6 +188,12 @@ def test_actions_are_listed_in_order_for_one_application_or_for_all(journal: Jou
     assert [record.action_id for record in journal.actions(limit=2)] == ids[1:]
 
 
+def test_an_action_of_a_number_that_no_database_holds_is_unknown(journal: Journal):
+    for number in (2**31, 2**63, -(2**63), 10**20):
+        with pytest.raises(NotFound, match=f"no action {number}"):
+            journal.action(number)
+
+
 def test_an_unknown_action_is_named(journal: Journal):
     with pytest.raises(NotFound, match="no action 99"):
         journal.action(99)
