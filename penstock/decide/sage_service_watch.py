@@ -61,10 +61,14 @@ class ServiceWatch:
         self._backlogs.append(backlog_of(window))
         # a reading from before the window says nothing about it
         self._readings.append(self._board.newest(window.end, window.end - window.start))
-        names = sorted({name for readings in self._readings for name in readings})
+        names = sorted({name for readings in self._heard() for name in readings})
         return strongest(
             np.array(self._backlogs, dtype=np.float64), [self._history(name) for name in names], self._lags
         )
+
+    def _heard(self) -> list[Mapping[str, Reading]]:
+        """The readings that may explain this window: a service that fell silent before them does not."""
+        return list(self._readings)[-1 - max(self._lags, default=0) :]
 
     def _history(self, name: str) -> ServiceHistory:
         columns = {
