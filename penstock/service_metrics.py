@@ -45,10 +45,17 @@ class Term:
             return [value for value in found.values() if math.isfinite(value)]
         if before is None or now.at <= before.at:
             return []
+        if not found and self._counts_others(now) and self._counts_others(before):
+            # clients publish a series from its first count on: until then nothing of it has happened
+            return [0.0]
         earlier, seconds = self._series(before), now.at - before.at
         grown = [value - earlier[labels] for labels, value in found.items() if labels in earlier]
         # a counter that fell has begun anew, and its growth is not known
         return [more / seconds for more in grown if 0 <= more < math.inf]
+
+    def _counts_others(self, scraped: Scraped) -> bool:
+        """Whether the counter has series, of whatever labels."""
+        return any(sample.name == self.name for sample in scraped.samples)
 
     def _series(self, scraped: Scraped) -> dict[tuple[tuple[str, str], ...], float]:
         return {

@@ -57,6 +57,14 @@ def test_a_counter_is_known_by_its_growth():
     assert value('rate(calls_total{code="500"})/rate(calls_total)') == pytest.approx(0.1)
 
 
+def test_what_a_counter_has_never_counted_has_not_happened():
+    """A service without errors publishes no series of them: its calm must be known when the errors come."""
+    assert value('rate(calls_total{code="503"})') == 0.0
+    assert value('rate(calls_total{code="503"}) / rate(calls_total)') == 0.0
+    assert math.isnan(value('rate(calls_total{code="404"})')), "new, and its growth not known yet"
+    assert math.isnan(value('rate(seconds_sum) / rate(calls_total{code="503"})'))
+
+
 @pytest.mark.parametrize("text", ["rate(no_such)", "no_such", "rate(seconds_sum) / rate(no_such)"])
 def test_what_is_not_published_is_unknown(text: str):
     assert math.isnan(value(text))
