@@ -89,6 +89,7 @@ def reporting(
     policy: Policy, report_to: str, settings: Settings, journal: Journal, name: str, conf: Mapping[str, str]
 ) -> Policy:
     """The policy of an application that a fleet's controller steers; this one tells what it would need."""
+    from penstock.decide.at_least import AtLeast
     from penstock.decide.makers import resizer_limits, service_lags
     from penstock.fleet.reporting import reporting_policy
 
@@ -98,7 +99,8 @@ def reporting(
         return replace(known, hosts=hosts(window)) if hosts is not None else known
 
     lags = service_lags(settings)
-    return reporting_policy(report_to, name, journal, policy, conf, lags, limits, settings.sage_up_window)
+    needs = AtLeast(policy, settings.min_executors)
+    return reporting_policy(report_to, name, journal, needs, conf, lags, limits, settings.sage_up_window)
 
 
 def _hosts(settings: Settings) -> Callable[[ApplicationWindow], tuple[Host, ...]] | None:

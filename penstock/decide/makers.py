@@ -171,6 +171,7 @@ def _reactive(settings: Settings) -> ReactiveSettings:
 
 def sage(settings: Settings) -> Policy:
     """The rules of Sage, with DS2 for how much parallelism."""
+    from penstock.decide.at_least import AtLeast
     from penstock.decide.sage_overrides import said_of
     from penstock.decide.sage_policy import SagePolicy
     from penstock.decide.sage_service_watch import ServiceWatch
@@ -179,8 +180,9 @@ def sage(settings: Settings) -> Policy:
     said = said_of({"pin": settings.sage_pin, "veto": settings.sage_veto, "by": "the settings"}, "settings")
     watch = ServiceWatch(BOARD, service_lags(settings))
     first = settings.sage_first_after if settings.sage_first_after is not None else math.inf
+    needs = AtLeast(ds2(settings), settings.min_executors)
     return SagePolicy(
-        ds2(settings), sage_settings(settings), watch.look, resizer_limits(settings), lambda: said, first
+        needs, sage_settings(settings), watch.look, resizer_limits(settings), lambda: said, first
     )
 
 

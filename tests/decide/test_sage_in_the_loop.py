@@ -9,6 +9,7 @@ import pytest
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ExecutorUse, SizingFacts
+from penstock.decide.at_least import AtLeast
 from penstock.decide.policy import Hold, Proposal, Resize, Scale
 from penstock.decide.resizer import Limits
 from penstock.decide.sage_overrides import Said, said_of
@@ -41,12 +42,14 @@ class Application:
         conf: dict[str, str] | None = None,
         needed: int = 2,
         settings: SageSettings | None = None,
+        least: int = 1,
     ) -> None:
         """Its first batch has ended more than a minute ago."""
         self.said, self.conf = Said(), conf or CONF
         stuck = NotReady("no batch finished in the window", "a finished batch")
         needs = FixedPolicy(Hold("right") if needed == 2 else a_scale(needed) if needed else stuck)
-        self.policy = SagePolicy(needs, settings or SageSettings(), limits=limits, said=lambda: self.said)
+        told = AtLeast(needs, least)
+        self.policy = SagePolicy(told, settings or SageSettings(), limits=limits, said=lambda: self.said)
         self.now = -70.0
         self.run(1)
         self.now = 0.0
@@ -113,6 +116,15 @@ def test_an_unused_heap_is_given_back_in_one_step_to_what_is_committed():
     )
     assert isinstance(answer, Resize) and answer.settings == {"spark.executor.memory": "1536m"}
     assert answer.reason.startswith("P6")
+
+
+def test_executors_that_are_kept_in_any_case_do_not_keep_the_heap_large():
+    """P5 would ask for fewer than the least in every round, in vain, and P6 never be asked."""
+    unused = {"heap_committed_bytes": 1.5 * GIB, "heap_used_bytes": GIB, "resident_bytes": 2 * GIB}
+    fewer = Application(needed=1).run(30, **unused)
+    assert isinstance(fewer, Scale) and fewer.reason.startswith("P5")
+    kept = Application(needed=1, least=2).run(30, **unused)
+    assert isinstance(kept, Resize) and kept.reason.startswith("P6")
 
 
 def test_collections_count_only_where_the_jvm_has_taken_its_heap():

@@ -27,6 +27,8 @@ from penstock.fleet.state import empty_state, from_bytes, to_bytes
 from penstock.fleet.transport import DirectoryTransport
 from penstock.journal.store import Journal, open_journal
 from penstock.services import ServiceBoard, ServiceReading
+from penstock.settings import Settings
+from penstock.sizing import reporting
 from tests.fakes import FixedPolicy, a_query, a_scale, a_window
 
 GIB = 1024.0**3
@@ -77,6 +79,18 @@ def test_windows_are_published_with_what_is_known(journal: Journal):
     assert (row["held_parallelism"], row["held_heap_bytes"], row["held_overhead_bytes"]) == (2, 6 * GIB, GIB)
     assert (row["needed_parallelism"], row["backlog_records"]) == (4.0, 500.0)
     assert row["heap_used_bytes"] is None, "Spark tells the peak alone, which is no heap use"
+
+
+@pytest.mark.parametrize(("needed", "told"), [(1, 3.0), (3, 3.0), (5, 5.0)])
+def test_fewer_executors_than_are_kept_are_never_needed(
+    journal: Journal, tmp_path: Path, needed: int, told: float
+):
+    """The controller would decide on them again and again, and on nothing else while that is in flight."""
+    settings = Settings(min_executors=3)
+    agent = reporting(FixedPolicy(a_scale(needed)), str(tmp_path), settings, journal, "words", {})
+    agent.propose(a_window(10.0))
+    (sent,) = (tmp_path / "windows").iterdir()
+    assert orjson.loads(sent.read_bytes())["needed_parallelism"] == told
 
 
 def test_a_decision_is_proposed_until_it_is_so_and_then_acknowledged(journal: Journal):
