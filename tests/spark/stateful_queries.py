@@ -85,13 +85,24 @@ QUERIES: dict[str, tuple[Callable[[DataFrame], DataFrame], str, str]] = {
 """Name → how the output is made, its mode, and the kind of state store."""
 
 
-def start(spark: SparkSession, name: str, files: Path, place: Path, rows: list[Row]) -> StreamingQuery:
-    """Run a query over the files, a file a batch; every row that it puts out is added to `rows`."""
+def start(
+    spark: SparkSession,
+    name: str,
+    files: Path,
+    place: Path,
+    rows: list[Row],
+    before: Callable[[int], object] = lambda batch: None,
+) -> StreamingQuery:
+    """Run a query over the files, a file a batch; every row that it puts out is added to `rows`.
+
+    `before` is called with the number of each batch, which waits for its return.
+    """
     make, mode, provider = QUERIES[name]
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
     events = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).csv(str(files))
 
     def keep(frame: DataFrame, batch: int) -> None:
+        before(batch)
         rows.extend(Row(batch=batch, **row.asDict()) for row in frame.collect())
 
     writer = make(events).writeStream.queryName(name).outputMode(mode).foreachBatch(keep)
