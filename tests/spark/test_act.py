@@ -87,6 +87,7 @@ def test_out_and_in_while_a_stateful_query_runs(spark, source, counting):
 
 
 def test_more_than_the_cluster_has_ends_partial_in_bounded_time(spark, source, counting):
+    hold_executors(spark, 3)  # however long those that it has take to start
     actuator = SparkActuator(spark, Settings(executor_timeout="25s"), source.state_bins)
     outcome = perform(actuator, 5, counting)
     assert outcome.status is Status.PARTIAL

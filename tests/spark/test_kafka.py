@@ -105,9 +105,8 @@ def only_source(window):
     return rate
 
 
-def records_read(query, window):
-    """Records read up to the newest batch of the window, by Spark's own reports."""
-    newest = query_of(window, "from_kafka").batches[-1].batch_id
+def records_read(query, newest):
+    """Records read up to this batch, by Spark's own reports."""
     return sum(report.numInputRows for report in query.recentProgress if report.batchId <= newest)
 
 
@@ -119,7 +118,7 @@ def test_offered_rate_and_backlog_are_those_of_the_producer(spark, broker, topic
     time.sleep(6)
     window = source.observe(time.time())
     produced = producer.produced
-    read = records_read(query, window)
+    read = records_read(query, query_of(window, "from_kafka").batches[-1].batch_id)
     rate = only_source(window)
 
     assert rate.offered_per_second == pytest.approx(RATE, rel=0.2)
@@ -128,14 +127,17 @@ def test_offered_rate_and_backlog_are_those_of_the_producer(spark, broker, topic
     assert rate.backlog_records == pytest.approx(produced - read - waits_anyway, abs=1.5 * RATE)
 
     producer.stop()
-    quiet = wait_for("a window without new records", lambda: when_quiet(source), every=2.0)
-    assert only_source(quiet).backlog_records == producer.produced - records_read(query, quiet) > 0
+    quiet, newest = wait_for("a window without new records", lambda: when_quiet(source, query), every=1.7)
+    assert only_source(quiet).backlog_records == producer.produced - records_read(query, newest) > 0
     assert query.isActive
 
 
-def when_quiet(source):
+def when_quiet(source, query):
+    """A window without new records and the newest batch by then; None if one ended while it was observed."""
+    newest = query.lastProgress.batchId
     window = source.observe(time.time())
-    return window if only_source(window).offered_per_second == 0 else None
+    quiet = only_source(window).offered_per_second == 0
+    return (window, newest) if quiet and query.lastProgress.batchId == newest else None
 
 
 def test_nexmark_events_of_a_topic_are_those_of_the_generator(spark, broker, tmp_path):
@@ -146,7 +148,7 @@ def test_nexmark_events_of_a_topic_are_those_of_the_generator(spark, broker, tmp
     streams = KafkaStreams(spark, broker, "nexmark", {"startingOffsets": "earliest"})
     writer = streams.of("auctions").writeStream.format("memory").queryName("auctions")
     query = writer.option("checkpointLocation", str(tmp_path / "nexmark")).trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(180)
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     found = spark.table("auctions").orderBy("id").toArrow()
     expected = pa.Table.from_batches([stream.batch("auctions", 0, 2000)])
@@ -233,7 +235,7 @@ def test_a_fleet_is_judged_from_one_topic_into_another(fleet_topics, spark, tmp_
         interval=None,
         after_batch=lambda batch, decisions: publish(spark, sent, decisions),
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(180)
     assert directory.dead_letters() == 1
     told = spark.read.format("kafka").option("kafka.bootstrap.servers", fleet_topics)
     rows = told.option("subscribe", "decisions").load().selectExpr("CAST(value AS STRING) AS value").collect()

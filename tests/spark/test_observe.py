@@ -4,12 +4,13 @@ import json
 import time
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as sf
 
 from penstock.dataflow.readiness import NotReady
 from penstock.observe.spark_source import SparkSource
 from penstock.settings import Settings
-from tests.spark.watching import query_of, wait_for, watch
+from tests.spark.watching import PATIENCE_SECONDS, query_of, wait_for, watch
 
 pytestmark = pytest.mark.spark
 
@@ -90,7 +91,9 @@ def test_operators_records_and_executors_of_a_stateful_query(spark, source, tmp_
     assert (window.slots, window.parallelism) == (4, {"executors": 2})
     assert sum(executor.state_bins for executor in window.executors) == 2
     assert seen.latency_by == "arrivals at the source"
-    assert newest.seconds < seen.latency_seconds <= seen.oldest_latency_seconds
+    # the window may hold a faster batch beside the newest, and its mean lies between them
+    assert min(batch.seconds for batch in seen.batches) < seen.latency_seconds <= seen.oldest_latency_seconds
+    assert newest.seconds < seen.oldest_latency_seconds
     # a batch that came late is followed at once by the next one, and takes what would have come later
     watch(source, "counts", as_much_read_as_offered)
     query.stop()
@@ -215,7 +218,9 @@ def test_a_query_that_fails_and_one_that_restarts_while_observed(spark, source, 
     failing = started(frame, "failing", tmp_path)
     steady = started(numbers(spark), "steady", tmp_path)
     watch(source, "steady", lambda seen: bool(seen.batches))
-    wait_for("the failure", lambda: failing.exception() is not None)
+    # a query has its exception a moment before Spark takes it off the list of those that run
+    with pytest.raises(StreamingQueryException):
+        failing.awaitTermination(PATIENCE_SECONDS)
     window, _ = watch(source, "steady", lambda seen: bool(seen.batches))
     assert query_of(window, "failing") is None
 
