@@ -18,16 +18,17 @@ pytestmark = pytest.mark.spark
 COMMAND = [sys.executable, "-m", "penstock.cli"]
 SCRIPT = """
 import sys
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-rows, code = int(sys.argv[1]), int(sys.argv[2])
+rows, code, enough = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[4])
 builder = SparkSession.builder.master("local[2]").appName("my own job").config("spark.ui.enabled", "false")
 spark = builder.getOrCreate()
 numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).load()
 writer = numbers.writeStream.format("noop").queryName("numbers").trigger(processingTime="1 second")
 query = writer.option("checkpointLocation", sys.argv[3]).start()
-while query.lastProgress is None or query.lastProgress.batchId < 12:
+while query.lastProgress is None or query.lastProgress.batchId < 12 or not enough.exists():
     query.awaitTermination(0.5)
 print("batches", query.lastProgress.batchId)
 query.stop()
@@ -55,10 +56,10 @@ def asked(environment, *arguments):
 
 
 def test_an_unchanged_script_with_the_autopilot_attached(environment, tmp_path):
-    script = tmp_path / "job.py"
+    script, enough = tmp_path / "job.py", tmp_path / "enough"
     script.write_text(SCRIPT)
     job = subprocess.Popen(
-        [*COMMAND, "run", "--json", str(script), "40", "7", str(tmp_path / "checkpoint")],
+        [*COMMAND, "run", "--json", str(script), "40", "7", str(tmp_path / "checkpoint"), str(enough)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -69,9 +70,12 @@ def test_an_unchanged_script_with_the_autopilot_attached(environment, tmp_path):
         status = asked(environment, "status", "my own job")
         return status if status and status["queries"] else None
 
-    status = wait_for("a status with the query", seen, every=0.5)
-    watched = asked(environment, "watch", status["application"])
-    printed, said = job.communicate(timeout=120)
+    try:
+        status = wait_for("a status with the query", seen, every=0.5)
+        watched = asked(environment, "watch", status["application"])
+    finally:
+        enough.touch()
+        printed, said = job.communicate(timeout=120)
 
     assert (status["name"], status["mode"], status["slots"]) == ("my own job", "observe", 2)
     assert status["queries"][0]["name"] == "numbers"
