@@ -17,7 +17,7 @@ from penstock.errors import BadSettings, SparkUnavailable, Unsupported
 pytestmark = pytest.mark.spark
 
 
-def eventually(happened: Callable[[], Any], seconds: float = 90.0) -> None:
+def eventually(happened: Callable[[], Any], seconds: float = 180.0) -> None:
     deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline, "it never happened"
@@ -58,6 +58,6 @@ def test_one_application_from_attach_to_its_end(
     eventually(lambda: [file for file in fleet.rglob("*") if file.is_file() and file.stat().st_size])
     query.stop()
     spark.stop()
-    eventually(lambda: not again.running, seconds=10)
+    eventually(lambda: not again.running)
     with pytest.raises(SparkUnavailable):
         penstock.attach(spark, settings=settings)

@@ -95,7 +95,7 @@ def test_a_driver_killed_in_mid_migration(tmp_path):
     interrupted = counts(tmp_path)
     again = start(tmp_path, "as it is")
     try:
-        said, _ = again.communicate(timeout=90)
+        said, _ = again.communicate(timeout=240)
     finally:
         if again.poll() is None:
             os.killpg(again.pid, signal.SIGKILL)

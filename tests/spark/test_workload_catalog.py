@@ -20,7 +20,7 @@ from tests.redis_server import redis_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
-PATIENCE_SECONDS = 90
+PATIENCE_SECONDS = 180
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.redis_server import redis_server
 
 pytestmark = pytest.mark.spark
 
-PATIENCE_SECONDS = 90
+PATIENCE_SECONDS = 180
 
 
 @pytest.fixture(scope="module")

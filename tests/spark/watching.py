@@ -10,7 +10,7 @@ from penstock.dataflow.window import ApplicationWindow, QueryWindow
 from penstock.observe.spark_source import SparkSource
 
 Value = TypeVar("Value")
-PATIENCE_SECONDS = 90
+PATIENCE_SECONDS = 180
 
 
 def wait_for(
