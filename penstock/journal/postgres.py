@@ -15,6 +15,11 @@ from penstock.errors import BadInput, JournalUnavailable
 from penstock.journal.schema import check_version, migrate, present_version, version_of
 
 CONNECT_SECONDS = 5
+STUCK_SECONDS = 10.0
+"""How long a writer may do nothing in the middle of a transaction before the server breaks it off: one whose
+process was stopped, or whose machine is gone, would keep all others from writing."""
+BUSY_SECONDS = 15.0
+"""How long a writer waits for another one; longer than one that is stuck can hold it up."""
 _LOCK = 7_305_118
 """The advisory lock under which one of several controllers brings the tables up to date."""
 
@@ -22,12 +27,19 @@ _LOCK = 7_305_118
 class PostgresDatabase:
     """One journal in a PostgreSQL database; it is opened at its first use, and again after it was away."""
 
-    def __init__(self, url: str, create: bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        create: bool = True,
+        busy_seconds: float = BUSY_SECONDS,
+        stuck_seconds: float = STUCK_SECONDS,
+    ) -> None:
         try:
             parsed = make_url(url)
         except (ArgumentError, ValueError):
             raise BadInput("the journal's address is not postgresql://USER@HOST:PORT/DATABASE") from None
         self.create = create
+        self._patience = {"lock": f"{busy_seconds * 1000:.0f}ms", "idle": f"{stuck_seconds * 1000:.0f}ms"}
         self._shown = parsed.render_as_string(hide_password=True)
         self.engine = sa.create_engine(
             parsed.set(drivername="postgresql+psycopg"),
@@ -54,7 +66,7 @@ class PostgresDatabase:
         with self._translated("written"):
             self._open()
             with self.engine.begin() as connection:
-                connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+                self._take_turn(connection)
                 yield connection
 
     @contextmanager
@@ -82,9 +94,16 @@ class PostgresDatabase:
                 if version == 0 and not self.create:
                     raise JournalUnavailable(f"there is no journal at {self.name}")
                 if version != present_version():
-                    connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+                    self._take_turn(connection)
                     migrate(connection, self.name)
             self._up_to_date = True
+
+    def _take_turn(self, connection: Connection) -> None:
+        """Wait until no other writer is at it, though not for ever; holds for this transaction alone."""
+        patience = "set_config('lock_timeout', :lock, true), "
+        patience += "set_config('idle_in_transaction_session_timeout', :idle, true)"
+        connection.execute(sa.text(f"SELECT {patience}"), self._patience)
+        connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
 
     @contextmanager
     def _translated(self, verb: str) -> Iterator[None]:

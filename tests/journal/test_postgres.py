@@ -14,7 +14,8 @@ from penstock.fleet.places import FleetDirectory
 from penstock.fleet.results import decisions_of
 from penstock.fleet.round import FleetSettings, play
 from penstock.fleet.state import empty_state
-from penstock.journal.store import journal_at, open_journal
+from penstock.journal.postgres import PostgresDatabase
+from penstock.journal.store import Journal, journal_at, open_journal
 from tests.fakes import APPLICATION, a_window
 from tests.fleet.agents import GIB, a_record, a_table
 from tests.postgres_server import PostgresServer, postgres_server
@@ -39,6 +40,25 @@ def test_a_server_that_was_away_is_used_again_and_nothing_is_lost(server: Postgr
     journal.observed(3.0, a_window(3.0))
     assert [record.at for record in journal.observations(APPLICATION)] == [1.0, 3.0]
     journal.close()
+
+
+def test_a_writer_does_not_wait_for_ever_for_another(server: PostgresServer):
+    url = server.new_database()
+    with open_journal(url).database.writing(), pytest.raises(JournalUnavailable, match="lock timeout"):
+        Journal(PostgresDatabase(url, busy_seconds=0.2)).observed(1.0, a_window(1.0))
+    Journal(PostgresDatabase(url, busy_seconds=0.2)).observed(2.0, a_window(2.0))
+
+
+def test_a_writer_that_is_stuck_in_a_transaction_is_broken_off_and_others_go_on(server: PostgresServer):
+    url = server.new_database()
+    journal, stuck = open_journal(url), PostgresDatabase(url, stuck_seconds=0.3)
+    with pytest.raises(JournalUnavailable, match="cannot be written"), stuck.writing() as connection:
+        journal.observed(1.0, a_window(1.0))
+        connection.execute(sa.text("SELECT 1"))
+    with stuck.writing():
+        pass
+    journal.observed(2.0, a_window(2.0))
+    assert [record.at for record in journal.observations(APPLICATION)] == [1.0, 2.0]
 
 
 def test_a_reader_does_not_create_tables(server: PostgresServer):
