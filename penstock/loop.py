@@ -15,7 +15,13 @@ from penstock.decide.policy import Action, Hold, MoveState, Policy, Proposal, Re
 from penstock.decide.pressure import measure
 from penstock.decide.restarts import Restarter
 from penstock.decide.verdict import Accepted, Verdict, Waiting
-from penstock.errors import ActionFailed, PenstockError, SparkUnavailable, Unsupported
+from penstock.errors import (
+    ActionFailed,
+    JournalUnavailable,
+    PenstockError,
+    SparkUnavailable,
+    Unsupported,
+)
 from penstock.follow_up import FollowUp, left_open
 from penstock.ports import Actuator, Manager, Mover, Record, Source
 from penstock.timeline import Timeline
@@ -283,13 +289,20 @@ class Loop:
         return {"answer": answer, "verdict": waiting}
 
     def _obey(self, now: float, window: ApplicationWindow | None) -> Outcome | None:
-        """Begin what was ordered by hand, recorded like any other action."""
-        action, self._ordered = self._ordered, None
+        """Begin what was ordered by hand, recorded like any other action; without a journal it waits."""
+        action, waits = self._ordered, None
         assert action is not None and self.actuator is not None
         verdict = Accepted(action)
+        try:
+            decision_id = self.record.decided(now, self.application, action, verdict, "by hand")
+            outcome = self._begin(now, self.actuator, decision_id, action, window)
+        except JournalUnavailable:
+            waits = action
+            raise
+        finally:
+            self._ordered = waits
         self.timeline.decided(now, verdict)
-        decision_id = self.record.decided(now, self.application, action, verdict, "by hand")
-        return self._begin(now, self.actuator, decision_id, action, window)
+        return outcome
 
     def _begin(
         self,

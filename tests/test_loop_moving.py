@@ -17,6 +17,7 @@ from penstock.journal.explain import explain
 from penstock.journal.store import Journal, open_journal
 from penstock.loop import Loop, LoopSettings
 from tests.fakes import APPLICATION, AgreeingManager, FakeSource, FixedPolicy, a_query, a_scale, a_window
+from tests.loop_setting import FlakyRecord
 
 MOVE = MoveState(
     (("q/0/3", "1", "2"), ("q/0/5", "1", "2")),
@@ -135,6 +136,22 @@ def test_an_order_by_hand_is_done_at_the_next_tick_also_while_paused_and_is_reco
     assert (record.policy, record.before, record.planned) == ("by hand", {EXECUTORS: 2}, {BINS: 2})
     assert loop.timeline.decisions[-1].reason == "state lies unevenly"
     loop.order(MOVE)
+
+
+@pytest.mark.parametrize("broken", ["decided", "intend"])
+def test_an_order_by_hand_waits_for_a_journal_that_is_away(journal: Journal, broken: str):
+    loop, actuator, _ = a_loop(journal, Hold("the size is right"))
+    loop.tick(10.0)
+    loop.record = record = FlakyRecord(journal)
+    record.broken = {broken}
+    loop.order(MOVE)
+    assert "the disk is full" in str(loop.tick(11.0).error)
+    assert actuator.begun == [] and loop.action_under_way is None
+    record.broken = set()
+    assert loop.tick(12.0).action == MOVE
+    assert actuator.begun == [MOVE]
+    (action,) = journal.actions(APPLICATION)
+    assert (action.policy, action.status) == ("by hand", None)
 
 
 def test_a_controller_that_died_in_mid_migration_does_not_move_again(journal: Journal):
