@@ -166,6 +166,7 @@ class Monitor:
         with self._lock:
             if self._start is None or self._start >= now:
                 self._start = now
+                self._forget_the_future(now)
                 return NotReady("the first window has just begun", "one policy interval")
             missing = list(self._unread(readings))
             if missing:
@@ -179,6 +180,12 @@ class Monitor:
                     return NotReady(reason, "a batch")
             self._start = now
             return self._window(start, now, held, seen, readings, backlogs)
+
+    def _forget_the_future(self, now: float) -> None:
+        """What ended later than now did so before the clock went back, and would be met a second time."""
+        for memory in self._functions.values():
+            past = [batch for batch in memory.batches if batch.end <= now]
+            memory.batches = deque(past, maxlen=BATCHES_KEPT)
 
     def _unread(self, readings: Readings) -> Iterable[str]:
         for topic in self._layout.sources:

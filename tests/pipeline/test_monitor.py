@@ -91,6 +91,22 @@ def test_batches_at_another_parallelism_do_not_count():
     assert isinstance(seen, NotReady) and "'split' at 2 instances" in seen.reason
 
 
+def test_batches_from_before_the_clock_went_back_are_not_met_a_second_time():
+    monitor = started()
+    monitor.finished(a_batch("split", 1005, 400, 8000, 4.0, 2))
+    assert isinstance(monitor.observe(1010.0, HELD, offered(Reading(50.0, 0.0))), NotReady)
+    monitor.finished(a_batch("count", 1015, 8000, 60, 6.0, 1))
+    assert not isinstance(monitor.observe(1020.0, HELD, offered(Reading(50.0, 0.0))), NotReady)
+    assert isinstance(monitor.observe(1000.0, HELD, offered(Reading(50.0, 0.0))), NotReady)
+    for end in (1006, 1016):
+        monitor.finished(a_batch("split", end, 400, 8000, 4.0, 2))
+        monitor.finished(a_batch("count", end + 2, 8000, 60, 6.0, 1))
+    window = monitor.observe(1020.0, HELD, offered(Reading(40.0, 0.0)))
+    assert window.queries[0].sources["count"].offered_per_second == 2 * 8000 / 20
+    assert monitor.figures()["split"].observed_per_second == 2 * 400 / 20
+    assert monitor.counted("split")["batches"] == 3
+
+
 def test_an_unknown_rate_from_outside_is_not_guessed():
     monitor = started()
     seen = monitor.observe(10.0, HELD, offered(Reading(float("nan"), 0.0)))
