@@ -38,8 +38,10 @@ class Mending:
         if self._tries >= MOST_TRIES:
             self.given_up = True
             return False
-        if self._next is None:
-            self._next = now + FIRST_WAIT_SECONDS * 2**self._tries
+        longest = now + FIRST_WAIT_SECONDS * 2**self._tries
+        # a moment further away was set before the clock went back
+        if self._next is None or self._next > longest:
+            self._next = longest
         if now < self._next:
             return False
         self._next = None

@@ -26,6 +26,13 @@ def test_a_batch_that_ends_well_begins_the_count_anew():
     assert not mending.given_up
 
 
+def test_a_clock_that_goes_back_does_not_put_a_start_off():
+    mending = Mending()
+    assert not mending.is_due(5000.0)
+    assert not mending.is_due(1000.0)
+    assert mending.is_due(1001.0)
+
+
 def test_a_query_that_runs_for_long_is_well_though_nothing_came():
     mending = Mending()
     tries(mending, 0.0, 20)
