@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import stat
 import threading
@@ -244,7 +245,7 @@ def test_an_application_that_ends_before_it_reads_has_ended(directory: Path) -> 
         ending.bind(str(path))
         ending.listen()
         # the connection waits to be accepted, and is reset when the listening socket is closed
-        closer = threading.Timer(0.2, ending.close)
+        closer = threading.Thread(target=close_when_reached, args=(ending,), daemon=True)
         closer.start()
         with pytest.raises(NotFound, match="has ended"):
             control.ask(path, "hello")
@@ -301,6 +302,11 @@ def test_without_a_thread_to_answer_there_is_no_socket(directory: Path) -> None:
     finally:
         threading.stack_size(before)
     assert list(directory.iterdir()) == []
+
+
+def close_when_reached(listening: socket.socket) -> None:
+    select.select([listening], [], [], 30)
+    listening.close()
 
 
 def answer_once(listening: socket.socket, line: bytes) -> None:

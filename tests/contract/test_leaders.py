@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.errors import JournalUnavailable
 from penstock.journal.store import Journal, open_journal
 
 LEASE_SECONDS = 2.0
@@ -75,6 +76,19 @@ def leader(journal: Journal) -> int:
     return int(lease.holder.rpartition("-")[2]) if lease is not None else 0
 
 
+def stop_between_writes(process: subprocess.Popen[bytes], journal: Journal) -> None:
+    """Send a process to sleep where it holds no lock: in the middle of a write it would keep others out."""
+    for _ in range(20):
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            journal.remember(0.0, "test", "probe", "probe", {})
+            return
+        except JournalUnavailable:
+            os.kill(process.pid, signal.SIGCONT)
+            time.sleep(0.01)
+    raise AssertionError("it was always found in the middle of a write")
+
+
 def check_once(journal: Journal, world: Path) -> None:
     """Every effect was intended, by the leader of its time, and was done once; every size came once."""
     seen, records = lines(world), {record.action_id: record for record in journal.actions()}
@@ -116,7 +130,7 @@ def test_a_leader_that_slept_too_long_changes_nothing_more(start: Start, journal
     first = start()
     until("an effect", lambda: len(lines(world)) > 0)
     second = start()
-    os.kill(first.pid, signal.SIGSTOP)
+    stop_between_writes(first, journal)
     until("a takeover", lambda: leader(journal) == second.pid)
     os.kill(first.pid, signal.SIGCONT)
     known = len(lines(world))
