@@ -26,7 +26,7 @@ from penstock.settings import Settings
 from tests.fakes import AgreeingManager, FakeActuator, FakeSource, FixedPolicy, a_scale
 
 
-def eventually(happened: Callable[[], Any], seconds: float = 10.0) -> None:
+def eventually(happened: Callable[[], Any], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline, "it never happened"
@@ -227,12 +227,12 @@ class SlowSpark:
 
     def alive(self) -> bool:
         self.asked.set()
-        return self.let.wait(10)
+        return self.let.wait(60)
 
 
 def stopping_slowly(bench: Bench, spark: SlowSpark) -> Autopilot:
     handle = attach_once("app-1", lambda: bench.assembled(alive=spark.alive))
-    assert spark.asked.wait(5)
+    assert spark.asked.wait(60)
     threading.Thread(target=handle.detach, daemon=True).start()
     eventually(lambda: handle.stopping)
     return handle

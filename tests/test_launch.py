@@ -101,7 +101,7 @@ def test_the_thread_looks_until_stopped_and_lets_go_of_all() -> None:
     stage = Stage()
     stage.session = FakeSession("app-1")
     stage.watcher.start()
-    assert stage.looked.wait(5)
+    assert stage.looked.wait(60)
     stage.watcher.stop()
     assert all(handle.detached for handle in stage.handles)
 

@@ -97,7 +97,7 @@ def test_watch_prints_a_line_per_update_until_the_application_ends(
 
     ready = threading.Event()
     threading.Thread(target=run, daemon=True).start()
-    assert ready.wait(5)
+    assert ready.wait(60)
     assert perform(["watch", *config]) == 0
     caught = capsys.readouterr()
     assert ended.is_set()
@@ -121,7 +121,7 @@ def test_watch_on_a_terminal_is_left_with_control_c(config: list[str], tmp_path:
         # the rest must be read too, or the view would wait for room in the terminal
         threading.Thread(target=drain, args=(ours,), daemon=True).start()
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(10) == 0
+        assert watching.wait(60) == 0
     os.close(theirs)
 
 
