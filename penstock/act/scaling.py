@@ -139,17 +139,23 @@ def begin(
 
 
 def step(
-    change: ExecutorChange, now: float, executors: Executors, batch_boundary: bool, moving: bool = False
+    change: ExecutorChange,
+    now: float,
+    executors: Executors,
+    batch_boundary: bool,
+    moving: bool = False,
+    stayed: str = "",
 ) -> Progress:
     """Advance by what is seen now.
 
-    `batch_boundary`: no batch of any query is running; `moving`: the state is still under way.
+    `batch_boundary`: no batch of any query is running; `moving`: the state is still under way; `stayed`: why
+    some of it did not move.
     """
     change = _at(change, now)
     if change.phase is Phase.GROWING:
         return _grow(change, executors)
     if change.phase is Phase.MOVING:
-        return _move(change, executors, moving)
+        return _move(change, executors, moving, stayed)
     if change.phase is Phase.DRAINING:
         return _drain(change, executors, batch_boundary)
     return _await_gone(change, executors, ())
@@ -197,17 +203,23 @@ def _grow(change: ExecutorChange, executors: Executors) -> Progress:
     return _ended(change, executors, (RequestTotal(settled),), (note,))
 
 
-def _move(change: ExecutorChange, executors: Executors, moving: bool) -> Progress:
+def _move(change: ExecutorChange, executors: Executors, moving: bool, stayed: str) -> Progress:
     """Wait for the state; whether or not all of it moved, the executors go: Spark can load the rest."""
     here = {executor.executor_id for executor in executors}
     change = _without_the_lost(change, dict.fromkeys(here, 0))
     in_time = change.waited_in_phase < change.patience.move_timeout
     if moving and change.leaving and in_time:
         return Progress(change)
-    took = f"state was moved away in {change.waited_in_phase:.0f} s"
-    note = took if not moving or not change.leaving else f"not all {took}, which is too long"
+    note = _moved(change, moving and bool(change.leaving), stayed)
     drained = replace(change, phase=Phase.DRAINING, waited_in_phase=0.0, notes=(*change.notes, note))
     return Progress(drained, (StopUsing(drained.leaving),) if drained.leaving else ())
+
+
+def _moved(change: ExecutorChange, too_slow: bool, stayed: str) -> str:
+    took = f"state was moved away in {change.waited_in_phase:.0f} s"
+    if too_slow:
+        return f"not all {took}, which is too long"
+    return f"not all {took}: {stayed}" if stayed else took
 
 
 def _drain(change: ExecutorChange, executors: Executors, batch_boundary: bool) -> Progress:

@@ -26,7 +26,7 @@ from penstock.act.scaling import (
     step,
 )
 from penstock.dataflow.window import EXECUTORS, ExecutorState
-from penstock.decide.outcome import Outcome
+from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import BINS, Action, MoveState
 from penstock.errors import ActionFailed, PenstockError, Unsupported
 from penstock.migrate.spark_mover import SparkMover
@@ -67,6 +67,7 @@ class SparkActuator:
         self._state_bins, self._mover = state_bins, mover
         self._outcome: Outcome | None = None
         self._move: tuple[float, MoveState] | None = None
+        self._stayed = ""
 
     def held(self) -> Mapping[str, int]:
         """What Spark reports now."""
@@ -75,6 +76,7 @@ class SparkActuator:
     def begin(self, now: float, action: Action) -> None:
         """Start the change; what it does from here on is told by `poll`."""
         self._change, self._outcome, self._stopped, self._move = None, None, (), None
+        self._stayed = ""
         if isinstance(action, MoveState):
             self._begin_move(now, action)
             return
@@ -90,8 +92,9 @@ class SparkActuator:
             return self._poll_move(now, *self._move)
         if self._change is not None and self._outcome is None:
             moving = self._mover is not None and self._mover.moving()
+            stayed = "" if moving else self._why_state_stayed()
             boundary = self._no_batch_needs_them()
-            self._perform(step(self._change, now, self._executors(), boundary, moving))
+            self._perform(step(self._change, now, self._executors(), boundary, moving, stayed))
         return self._outcome
 
     def abandon(self) -> None:
@@ -153,6 +156,12 @@ class SparkActuator:
             mover.drain(executor_ids)
         except PenstockError as problem:
             _LOG.warning("state stays where it is: %s", problem)
+            self._stayed = str(problem)
+
+    def _why_state_stayed(self) -> str:
+        """Why the last drain left something behind; empty if it did not, or if there was none."""
+        ended = self._mover.ended() if self._mover is not None and not self._stayed else None
+        return ended[2] if ended is not None and ended[0] is not Status.DONE else self._stayed
 
     def _stop_using(self, executor_ids: tuple[str, ...]) -> None:
         """Decommission on the driver's side: it offers these executors no new tasks.

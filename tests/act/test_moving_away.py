@@ -51,6 +51,13 @@ def test_a_move_that_takes_too_long_does_not_keep_the_executor():
     assert progress.change.notes == ("not all state was moved away in 30 s, which is too long",)
 
 
+def test_state_that_stayed_is_not_said_to_have_moved():
+    progress = begin(0.0, 2, BEFORE, PATIENCE, can_move=True)
+    progress = step(progress.change, 7.0, BEFORE, batch_boundary=False, stayed="the query ended")
+    assert progress.instructions == (StopUsing(("3",)),)
+    assert progress.change.notes == ("not all state was moved away in 7 s: the query ended",)
+
+
 def test_an_executor_that_dies_while_its_state_moves_needs_no_release():
     progress = begin(0.0, 2, BEFORE, PATIENCE, can_move=True)
     progress = step(progress.change, 3.0, executors(e1=5, e2=5), batch_boundary=False, moving=True)

@@ -105,6 +105,48 @@ def actuator(cluster: Cluster) -> SparkActuator:
     return SparkActuator(StandIn(cluster), Settings())
 
 
+class DrainMover:
+    """Stands in for what moves state: a drain that cannot begin, or that ends so."""
+
+    def __init__(self, refuses: str = "", ends: tuple[Status, int, str] | None = None) -> None:
+        self.refuses, self.ends = refuses, ends
+        self.drained: list[tuple[str, ...]] = []
+
+    def obstacle(self) -> str | None:
+        return None
+
+    def drain(self, executor_ids: tuple[str, ...]) -> None:
+        self.drained.append(executor_ids)
+        if self.refuses:
+            raise ActionFailed(self.refuses)
+
+    def moving(self) -> bool:
+        return False
+
+    def ended(self) -> tuple[Status, int, str] | None:
+        return self.ends
+
+
+@pytest.mark.parametrize(
+    ("mover", "said"),
+    [
+        (DrainMover(ends=(Status.DONE, 2, "2 of 2 bins moved")), "state was moved away in 1 s"),
+        (
+            DrainMover(ends=(Status.PARTIAL, 1, "1 given up: gone")),
+            "not all state was moved away in 1 s: 1 g",
+        ),
+        (DrainMover(refuses="a migration is under way"), "not all state was moved away in 1 s: a migration"),
+    ],
+)
+def test_the_outcome_says_whether_state_has_left_before_its_executor(cluster: Cluster, mover: Any, said: str):
+    actuator = SparkActuator(StandIn(cluster), Settings(), lambda: {"1": 2, "2": 2, "3": 2}, mover)
+    actuator.begin(0.0, a_scale(2))
+    assert mover.drained == [("3",)]
+    outcomes = [actuator.poll(float(second)) for second in range(1, 4)]
+    assert outcomes[-1] is not None and outcomes[-1].status is Status.DONE
+    assert outcomes[-1].detail.startswith(said)
+
+
 def test_a_drain_that_is_broken_off_releases_who_was_told_to_stop(cluster: Cluster, actuator: SparkActuator):
     actuator.begin(0.0, a_scale(1))
     assert cluster.calls == [("total", 1), ("stop", ["3", "2"])]
