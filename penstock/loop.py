@@ -264,8 +264,12 @@ class Loop:
     def _or_move(
         self, now: float, window: ApplicationWindow, answer: Proposal | NotReady, verdict: Verdict
     ) -> tuple[Proposal | NotReady, Verdict]:
-        """Where the size stays, state may move; where it is about to change, it changes first."""
-        if self.mover is None or self.actuator is None or isinstance(answer, Scale):
+        """Where the size stays, state may move; where it is about to change, it changes first.
+
+        The manager may change it though the policy holds: back to a size that did better, or for a shortfall.
+        """
+        changes = isinstance(answer, Scale) or isinstance(verdict, Accepted)
+        if self.mover is None or self.actuator is None or changes:
             return answer, verdict
         move = self.mover.propose(now, window)
         return (answer, verdict) if move is None else (move, Accepted(move))

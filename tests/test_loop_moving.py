@@ -11,7 +11,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import BINS, Action, ExpectedEffect, Hold, MoveState, Proposal
-from penstock.decide.verdict import Waiting
+from penstock.decide.verdict import Accepted, Verdict, Waiting
 from penstock.errors import ActionFailed, Unsupported
 from penstock.journal.explain import explain
 from penstock.journal.store import Journal, open_journal
@@ -107,6 +107,20 @@ def test_a_size_that_is_about_to_change_changes_first(journal: Journal):
     loop, actuator, _ = a_loop(journal, a_scale(4), MOVE)
     loop.tick(10.0)
     assert actuator.begun == [a_scale(4)]
+
+
+class RollingBack(AgreeingManager):
+    """Goes back to another size whatever the policy says."""
+
+    def judge(self, now: float, window: ApplicationWindow, answer: Proposal | NotReady) -> Verdict:
+        return Accepted(a_scale(1))
+
+
+def test_a_change_that_the_manager_makes_by_itself_is_not_lost_to_a_move(journal: Journal):
+    loop, actuator, _ = a_loop(journal, Hold("the size is right"), MOVE)
+    loop.manager = RollingBack()
+    assert loop.tick(10.0).action == a_scale(1)
+    assert actuator.begun == [a_scale(1)]
 
 
 def test_without_an_actuator_and_while_paused_nothing_moves_by_itself(journal: Journal):
