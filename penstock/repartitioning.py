@@ -72,13 +72,24 @@ class Repartitioning:
         try:
             self._bins.rewrite(query, bins)
         except PenstockError as problem:
-            start()
+            self._restart(start, action_id, expected, Status.FAILED, begun)
             self._end(action_id, expected, Status.FAILED, begun, f"{problem}; started again as it was")
             raise ActionFailed(f"{query} keeps its bins: {problem}") from problem
-        start()
+        self._restart(start, action_id, expected, Status.UNKNOWN, begun)
         alive = self._bins.first_batch(query)
         detail = "the query runs again" if alive else "no batch has ended since the restart"
         return self._end(action_id, expected, Status.DONE if alive else Status.UNKNOWN, begun, detail)
+
+    def _restart(
+        self, start: Callable[[], object], action_id: int, expected: Repartition, status: Status, begun: float
+    ) -> None:
+        """Call the user's code; what it raises is his own, and ends the action as well."""
+        try:
+            start()
+        except Exception as problem:
+            said = f"the query was not started again: {type(problem).__name__}: {problem}"
+            self._end(action_id, expected, status, begun, said)
+            raise
 
     def _intend(self, expected: Repartition) -> int:
         figures = {"pause_seconds": expected.pause_seconds}

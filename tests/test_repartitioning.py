@@ -85,6 +85,21 @@ def test_a_query_whose_state_cannot_be_rewritten_is_started_as_it_was(journal: J
     assert "started again as it was" in record.detail
 
 
+@pytest.mark.parametrize(
+    ("failure", "status"), [(None, Status.UNKNOWN), (ActionFailed("the disk is full"), Status.FAILED)]
+)
+def test_a_query_that_the_users_code_cannot_start_again_leaves_no_action_open(
+    journal: Journal, failure: ActionFailed | None, status: Status
+):
+    def start() -> None:
+        raise ValueError("no such topic")
+
+    with pytest.raises(ValueError, match="no such topic"):
+        Repartitioning("app", journal, FakeBins(failure=failure), a_clock()).perform("words", 8, start)
+    (record,) = journal.actions("app")
+    assert record.status is status and "not started again: ValueError: no such topic" in record.detail
+
+
 def test_what_spark_cannot_do_is_refused_before_anything_is_stopped(journal: Journal):
     bins = FakeBins(obstacle="this is Spark 4.1")
     with pytest.raises(Unsupported, match=r"is not possible: this is Spark 4\.1"):
