@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,11 @@ from penstock.errors import BadInput
 from penstock.workloads.profiles import Profile
 
 KNOT_EVERY = 1000
-"""Arrivals are found exactly at every thousandth record, and lie on a line between two of these."""
+"""Arrivals are found exactly at every thousandth record, and between these where the rate changes."""
+LOOKED_AT = tuple(number * 0.6180339887498949 % 1 for number in range(1, 17))
+"""Places between two knots, as shares: by the golden ratio, so that no period falls on all of them."""
+MOST_BESIDE = 0.5
+"""Records that the profile may be off the line between two knots."""
 
 NEVER_SECONDS = 1e10
 """What is not offered by then never is."""
@@ -22,6 +27,8 @@ MOST_GROWTH = 0.05
 """A backlog that grows by less than this share of the offered rate counts as not growing."""
 
 Seconds = NDArray[np.float64]
+Knot = tuple[int, float]
+"""A record and its arrival."""
 
 
 def arrival(profile: Profile, record: float) -> float:
@@ -31,7 +38,7 @@ def arrival(profile: Profile, record: float) -> float:
         low, high = high, 2 * high
         if high > NEVER_SECONDS:
             raise BadInput(f"the rate profile never offers record {record:g}")
-    while high - low > 1e-6 * max(1.0, high):
+    while high - low > 1e-12 * max(1.0, high):
         middle = (low + high) / 2
         low, high = (middle, high) if profile.cumulative(middle) < record else (low, middle)
     return high
@@ -40,12 +47,38 @@ def arrival(profile: Profile, record: float) -> float:
 def arrivals(profile: Profile, first: int, count: int) -> Seconds:
     """The same for records first … first+count-1; a record's arrival does not depend on the range."""
     places = range(first // KNOT_EVERY, (first + count) // KNOT_EVERY + 2)
-    knots = [KNOT_EVERY * place for place in places if _offers(profile, KNOT_EVERY * place)]
-    if len(knots) < len(places):
+    whole = [KNOT_EVERY * place for place in places if _offers(profile, KNOT_EVERY * place)]
+    knots = _knots(profile, whole)
+    if len(whole) < len(places):
         # the load ends before the next knot: what comes after the last one is found record by record
-        knots += range(max(first, knots[-1] + 1), first + count)
-    times = [arrival(profile, knot) for knot in knots]
-    return np.interp(np.arange(first, first + count), knots, times)
+        rest = range(max(first, whole[-1] + 1), first + count)
+        knots += [(record, arrival(profile, record)) for record in rest]
+    records, times = zip(*knots, strict=True)
+    return np.interp(np.arange(first, first + count), records, times)
+
+
+def _knots(profile: Profile, records: Sequence[int]) -> list[Knot]:
+    """These records with their arrivals, and as many between them as it takes to join all by lines."""
+    ends = [(record, arrival(profile, record)) for record in records]
+    found = ends[:1]
+    for low, high in pairwise(ends):
+        found += [*_within(profile, low, high), high]
+    return found
+
+
+def _within(profile: Profile, low: Knot, high: Knot) -> list[Knot]:
+    if high[0] - low[0] < 2 or _straight(profile, low, high):
+        return []
+    record = (low[0] + high[0]) // 2
+    middle = (record, arrival(profile, record))
+    return [*_within(profile, low, middle), middle, *_within(profile, middle, high)]
+
+
+def _straight(profile: Profile, low: Knot, high: Knot) -> bool:
+    """Whether records come evenly from one knot to the other."""
+    count, seconds = high[0] - low[0], high[1] - low[1]
+    beside = (profile.cumulative(low[1] + share * seconds) - low[0] - share * count for share in LOOKED_AT)
+    return all(abs(records) <= MOST_BESIDE for records in beside)
 
 
 def _offers(profile: Profile, record: float) -> bool:

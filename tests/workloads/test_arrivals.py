@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import BadInput
 from penstock.workloads.arrivals import Committed, arrival, arrivals, outcome
-from penstock.workloads.profiles import parse_profile
+from penstock.workloads.profiles import Steps, parse_profile
 
 PROFILES = ["constant:250", "steps:0=100,7=900", "sine:mean=300,amplitude=200,period=20"]
 
@@ -25,6 +25,39 @@ def test_arrivals_do_not_depend_on_the_range(first, count, data):
     whole = arrivals(profile, first, count)
     assert arrivals(profile, first + cut, count - cut) == pytest.approx(whole[cut:], abs=1e-9)
     assert (np.diff(whole) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "steps:0=100,5=1",
+        "steps:0=100,5=0,60=100",
+        "bursts:base=100,peak=5000,every=20,length=2.1",
+        "bursts:base=0,peak=100,every=10,length=2.5",
+        "sine:mean=10,amplitude=10,period=6.25",
+        "constant:5000",
+    ],
+)
+def test_arrivals_follow_the_profile_between_knots(text):
+    """Where many records come at once, and where hardly any: within half a record of when each is due."""
+    profile = parse_profile(text)
+    for first in (0, 9300):
+        due = [profile.cumulative(at) for at in arrivals(profile, first, 2500).tolist()]
+        assert due == pytest.approx(np.arange(first, first + 2500), abs=0.51)
+
+
+def test_late_arrivals_of_a_steady_load_are_found_without_looking_at_every_record():
+    """A day into the load knots are still exact, so that what lies between them is seen to be straight."""
+    asked = []
+
+    class Counted(Steps):
+        def cumulative(self, seconds):
+            asked.append(seconds)
+            return Steps.cumulative(self, seconds)
+
+    found = arrivals(Counted((0.0,), (5000.0,), (0.0,)), 5000 * 86_400, 2000)
+    assert found == pytest.approx(86_400 + np.arange(2000) / 5000, abs=1e-6)
+    assert len(asked) < 1000
 
 
 @pytest.mark.parametrize("last", [1, 999, 1000, 1001, 2500])
