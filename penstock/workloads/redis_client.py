@@ -9,6 +9,8 @@ from typing import Any, BinaryIO
 from penstock.errors import ActionFailed, BadInput
 
 Command = Sequence[str | int]
+KINDS = (b"-", b"+", b":", b"*", b"$")
+"""How a reply begins: an error, a text, a number, a list, or a text of any bytes."""
 NEEDED = "install and start redis-server, or name one that runs with --redis HOST:PORT"
 
 
@@ -24,6 +26,12 @@ class Redis:
         except (OSError, OverflowError) as error:
             raise BadInput(f"no Redis answers at {address} ({error}): {NEEDED}") from error
         self._replies: BinaryIO = self._socket.makefile("rb")
+        try:
+            self.ask("PING")
+        except ActionFailed as error:
+            # something else may listen there, or one that wants a password
+            self.__exit__()
+            raise BadInput(f"no Redis answers at {address} ({error}): {NEEDED}") from error
 
     def __enter__(self) -> Redis:
         return self
@@ -52,7 +60,9 @@ class Redis:
         line = self._replies.readline()
         if not line.endswith(b"\r\n"):
             raise ActionFailed("Redis closed the connection")
-        kind, text = line[:1], line[1:-2].decode()
+        kind, text = line[:1], line[1:-2].decode(errors="replace")
+        if kind not in KINDS:
+            raise ActionFailed(f"this is no reply of Redis: {line[:40]!r}")
         if kind == b"-":
             return ActionFailed(f"Redis refused a command: {text}")
         if kind == b"+":

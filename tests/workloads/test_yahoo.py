@@ -1,6 +1,9 @@
 """Ad events by number, and Redis on a real server."""
 
+import socket
+import threading
 from collections import Counter
+from contextlib import contextmanager
 
 import pytest
 
@@ -75,3 +78,39 @@ def test_latency_is_over_windows_that_are_final_and_began_after_the_warm_up():
 def test_no_redis_is_a_clear_error(address):
     with pytest.raises(BadInput, match="Redis"):
         Redis(address)
+
+
+@contextmanager
+def another_server(reply):
+    """Something that is no Redis, and answers a first line with this."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(reply)
+                connection.recv(1024)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        serving.join()
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no reply of Redis: b'HTTP/1.1 400"),
+        (b"\x15\x03\x01\x00\x02\x02F\r\n", "no reply of Redis"),
+        (b"-NOAUTH Authentication required.\r\n", "NOAUTH"),
+        (b"", "timed out"),
+    ],
+)
+def test_what_does_not_speak_as_redis_does_is_no_redis(reply, said):
+    with (
+        another_server(reply) as address,
+        pytest.raises(BadInput, match=f"no Redis answers at {address} .*{said}"),
+    ):
+        # only what never answers is waited for
+        Redis(address, timeout_seconds=10.0 if reply else 0.2)
