@@ -93,18 +93,10 @@ def _run(
 def case_findings(ours: Row, other: Row | None) -> list[Finding]:
     """Steps and final size of one case, dynamic allocation as the baseline where it was measured."""
     case, optimum, final = ours["case"], ours["optimal_slots"], ours["final_slots"]
-    found = [
-        steps_judged(
-            f"{case}: most steps after a change of load",
-            PUBLISHED_STEPS[case],
-            max(ours["steps_by_phase"]),
-            baseline=f"dynamic allocation: {other['steps']}" if other else None,
-            conditions=SCALED,
-        )
-    ]
+    found = [_steps_finding(ours, other)]
     if optimum is None:
         return found
-    fits = 0 <= final - optimum <= ours["slots_per_executor"]
+    fits = _fits(final, optimum, ours["slots_per_executor"])
     held = f"dynamic allocation: {other['final_slots']} slots" if other else None
     said, why = f"{final} slots, least {optimum}", "within one executor counts as the least"
     claim = "the least that keeps up"
@@ -112,6 +104,27 @@ def case_findings(ours: Row, other: Row | None) -> list[Finding]:
         *found,
         agreed(f"{case}: final size", claim, said, fits, why=why, baseline=held, conditions=SCALED),
     ]
+
+
+def _steps_finding(ours: Row, other: Row | None) -> Finding:
+    """Few steps are good only where every phase that needed one had one."""
+    found = steps_judged(
+        f"{ours['case']}: most steps after a change of load",
+        PUBLISHED_STEPS[ours["case"]],
+        max(ours["steps_by_phase"]),
+        baseline=f"dynamic allocation: {other['steps']}" if other else None,
+        conditions=SCALED,
+    )
+    phases = zip(ours["steps_by_phase"], ours["slots_by_phase"], ours["optimal_by_phase"], strict=True)
+    for number, (steps, held, least) in enumerate(phases, start=1):
+        if not steps and least is not None and not _fits(held, least, ours["slots_per_executor"]):
+            why = f"phase {number} saw no step and ended with {held} slots, least {least}"
+            return replace(found, verdict=Verdict.WORSE, why=why)
+    return found
+
+
+def _fits(held: int, least: int, slots_per_executor: int) -> bool:
+    return 0 <= held - least <= slots_per_executor
 
 
 def costs_beside(ours: Row, other: Row | None) -> list[Finding]:

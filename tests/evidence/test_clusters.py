@@ -36,6 +36,7 @@ def a_run(*seconds, slots=((0.0, 3), (20.0, 9)), ended=100.0):
 
 def a_row(**changes):
     row = {"case": "under", "steps": 1, "steps_by_phase": [1], "final_slots": 9, "optimal_slots": 9}
+    row |= {"slots_by_phase": [9], "optimal_by_phase": [9]}
     spent = {"slot_seconds": 1200, "backlog_record_seconds": 34_000}
     return {**row, **spent, "slots_per_executor": 3, **changes}
 
@@ -45,6 +46,23 @@ def test_steps_and_size_of_ds2_are_held_beside_those_of_dynamic_allocation():
     assert (steps.verdict, size.verdict) == (Verdict.REPRODUCED, Verdict.REPRODUCED)
     assert (steps.baseline, size.baseline) == ("dynamic allocation: 6", "dynamic allocation: 15 slots")
     assert word_counts.case_findings(a_row(final_slots=15), a_row())[1].verdict is Verdict.WORSE
+
+
+@pytest.mark.parametrize(
+    ("steps", "held", "expected"),
+    [
+        ([1, 1], [9, 3], Verdict.BETTER),
+        ([2, 1], [9, 6], Verdict.REPRODUCED),
+        ([1, 0], [9, 9], Verdict.WORSE),
+        ([1, 0], [9, 6], Verdict.BETTER),
+        ([0, 0], [3, 3], Verdict.WORSE),
+    ],
+)
+def test_a_phase_without_the_step_that_it_needed_is_not_better(steps, held, expected):
+    row = a_row(case="two-phase", steps_by_phase=steps, slots_by_phase=held, optimal_by_phase=[9, 3])
+    assert word_counts.case_findings(row, None)[0].verdict is expected
+    unknown = {**row, "optimal_by_phase": [None, None], "optimal_slots": None}
+    assert (word_counts.case_findings(unknown, None)[0].verdict is Verdict.WORSE) == (not any(steps))
 
 
 def test_what_either_spent_on_the_same_load_is_shown():
