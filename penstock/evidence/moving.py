@@ -47,7 +47,7 @@ def migration(quick: bool, progress: Progress) -> PartResult:
         *gain_findings(rows, {}, KEY_COUNT, told),
         *size_findings(phases, KEY_COUNT),
         *loaded.findings,
-        *memory_findings(rows, KEY_COUNT),
+        *memory_findings(rows, KEY_COUNT, told),
         *unmeasured([*failures, *others], len(phases) + len(loaded.findings), KEY_COUNT),
     ]
     notes = [f"{case}, {system}: {note}" for (case, system), note in told.items()]

@@ -87,7 +87,9 @@ def _stalls(row: Row) -> bool:
     return bool(row["max_over_steady"] > max(STALL, row["steady_max_over_median"]))
 
 
-def memory_findings(rows: Sequence[Row], conditions: str) -> list[Finding]:
+def memory_findings(
+    rows: Sequence[Row], conditions: str, doubts: Mapping[tuple[str, str], str]
+) -> list[Finding]:
     """Figure 5.19: a fluid migration hardly needs memory, one at once nearly doubles it."""
     found = []
     for case in dict.fromkeys(row["case"] for row in rows):
@@ -98,8 +100,11 @@ def memory_findings(rows: Sequence[Row], conditions: str) -> list[Finding]:
         said = f"{over[FLUID]:.2f} times the steady memory"
         beside = f"all at once: {over[ALL_AT_ONCE]:.2f}" if ALL_AT_ONCE in over else None
         claim, name = "hardly more than in steady state", f"{case}: peak memory, fluid (figure 5.19)"
-        fits = over[FLUID] <= MOST_MEMORY
-        found.append(agreed(name, claim, said, fits, baseline=beside, conditions=conditions))
+        shown = {"baseline": beside, "conditions": conditions}
+        if doubt := doubts.get((case, FLUID)):
+            found.append(incomparable(name, claim, said, doubt, **shown))
+        else:
+            found.append(agreed(name, claim, said, over[FLUID] <= MOST_MEMORY, **shown))
     return found
 
 
@@ -121,10 +126,15 @@ def _grown(at_once: Sequence[Phase], conditions: str) -> Iterator[Finding]:
         name = "more keys in as many bins, all at once (figure 5.16)"
         claim = "the slowest batch and the duration grow with the state"
         grows = many.longest_seconds > few.longest_seconds and many.end - many.start > few.end - few.start
-        if doubt := "; ".join(one.note for one in (few, many) if one.note):
+        if doubt := _doubt(few, many):
             yield incomparable(name, claim, ours, doubt, conditions=conditions)
         else:
             yield agreed(name, claim, ours, grows, conditions=conditions)
+
+
+def _doubt(few: Phase, many: Phase) -> str:
+    """What is to be said of migrations that did not move all bins: they cannot be compared."""
+    return "; ".join(one.note for one in (few, many) if one.note)
 
 
 def _compared(fluid: Sequence[Phase], conditions: str) -> Iterator[Finding]:
@@ -141,7 +151,9 @@ def _compared(fluid: Sequence[Phase], conditions: str) -> Iterator[Finding]:
             name, claim, most = "more bins of the same size (figure 5.17)", "the same latency, fluid", STALL
         else:
             continue
-        if max(few.over_steady, many.over_steady) <= STALL:
+        if doubt := _doubt(few, many):
+            yield incomparable(name, claim, ours, doubt, conditions=conditions)
+        elif max(few.over_steady, many.over_steady) <= STALL:
             why = "neither stalls: there is nothing that bins could shorten"
             yield incomparable(name, claim, ours, why, conditions=conditions)
         else:

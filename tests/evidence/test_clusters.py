@@ -198,7 +198,10 @@ def phase(keys, bins, slowest, peak=1.0):
 
 def test_fluid_is_to_need_hardly_any_memory():
     rows = [phase(100, 8, 2.0, peak=1.05).row(), phase(200, 8, 2.0, peak=1.5).row()]
-    assert [one.verdict for one in stalls.memory_findings(rows, "")] == [Verdict.REPRODUCED, Verdict.WORSE]
+    found = stalls.memory_findings(rows, "", {})
+    assert [one.verdict for one in found] == [Verdict.REPRODUCED, Verdict.WORSE]
+    doubts = {(rows[0]["case"], "fluid"): "1 of 2 moved"}
+    assert stalls.memory_findings(rows, "", doubts)[0].verdict is Verdict.NOT_COMPARABLE
 
 
 @pytest.mark.parametrize(
@@ -215,6 +218,12 @@ def test_more_bins_are_to_shorten_stalls_and_bins_of_one_size_to_leave_them(few,
     (found,) = stalls.size_findings([phase(*few), phase(*many)], "")
     assert found.verdict is expected
     assert stalls.size_findings([phase(100, 8, 4.0), phase(100, 8, 4.0), phase(900, 16, 4.0)], "") == []
+
+
+def test_bins_that_stayed_where_they_were_do_not_show_that_more_bins_help():
+    partly = replace(phase(100, 16, 2.0), note="1 of 4 moved")
+    (found,) = stalls.size_findings([phase(100, 8, 4.0), partly], "")
+    assert (found.verdict, found.why) == (Verdict.NOT_COMPARABLE, "1 of 4 moved")
 
 
 @pytest.mark.parametrize(
