@@ -244,6 +244,12 @@ def test_more_state_in_as_many_bins_is_to_take_longer_all_at_once(few, many, not
     assert f"100 keys: {few:.1f} s, all in 5 s; 200 keys: {many:.1f} s" in found.ours
 
 
+@pytest.mark.parametrize("quick", [True, False])
+def test_cases_that_are_compared_move_their_bins_alike(quick):
+    """Durations of one that comes back, too, would be longer by that alone."""
+    assert len({(case.back, case.after_batches) for case in moving._cases(quick)}) == 1
+
+
 def test_a_case_that_failed_is_a_finding_and_a_part_without_any_case_has_failed():
     (finding,) = unmeasured(["q5 could not be measured: it ended"], 1, "here")
     assert (finding.verdict, finding.why) == (Verdict.NOT_COMPARABLE, "q5 could not be measured: it ended")
