@@ -45,6 +45,10 @@ class Part:
             return 0.0
         return (self.quick_seconds or 0.0) if quick else self.full_seconds
 
+    def runs(self, quick: bool) -> bool:
+        """Whether there is anything to wait for: it may be missing, or too long for a quick run."""
+        return not self.missing() and not (quick and self.quick_seconds is None)
+
     def missing(self) -> str:
         """What is not there that the part needs; empty if nothing."""
         absent = [name for name in self.needs if not _exists(name)]
@@ -101,7 +105,8 @@ def run_parts(
             progress(f"{part.name}: kept from an earlier run")
             continue
         clock.begin(number)
-        progress(clock.heading())
+        if part.runs(quick):
+            progress(clock.heading())
         kept[part.name] = outcome_of(part, quick, partial(_told, progress, done, clock))
         clock.end(kept[part.name].seconds)
         done(clock.share())

@@ -163,6 +163,16 @@ def test_a_last_part_that_outlasts_its_estimate_is_not_said_to_be_over(state):
     assert told[0] == "part 1 of 1, one, takes longer than estimated"
 
 
+def test_a_part_that_is_not_run_is_not_said_to_take_longer_than_estimated(state):
+    parts = [
+        a_part("good", Counting()),
+        Part("long", "Long", "figure 2", Counting(), None, 900),
+        a_part("absent", Counting(), needs=("penstock.bench.teleport",)),
+    ]
+    _, told = run(parts, state)
+    assert all("part 1 of 3, good" in text for text in told)
+
+
 def test_a_state_file_that_is_none_is_an_error(state):
     state.path.parent.mkdir()
     state.path.write_text("{}")
