@@ -41,7 +41,9 @@ def evidence(
     directory: Annotated[
         Path, typer.Option("--directory", help="Where report, JSON and state are kept.")
     ] = DIRECTORY,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what earlier runs finished.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Forget what earlier runs finished of the parts asked for.")
+    ] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the parts.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -57,7 +59,7 @@ def evidence(
 
     state = State(directory / "state.json")
     if fresh:
-        state.forget()
+        state.forget(only or [])
     with _watched() as (told, done), clusters_kept():
         outcomes = run_parts(parts, quick, state, told, done)
     answer(write_report(outcomes, quick, directory), as_json, _summary(outcomes))

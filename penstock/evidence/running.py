@@ -73,8 +73,15 @@ class State:
         except (ValueError, KeyError, TypeError) as error:
             raise BadInput(f"{self.path} is not a state file of evidence: {error}") from error
 
-    def forget(self) -> None:
-        """Nothing is kept any more."""
+    def forget(self, names: Sequence[str] = ()) -> None:
+        """Keep nothing of these parts any more, or of any if none is named, or if the file is broken."""
+        try:
+            others = [one for name, one in self.outcomes().items() if name not in names] if names else []
+        except BadInput:
+            others = []
+        if others:
+            self.keep(others)
+            return
         try:
             self.path.unlink(missing_ok=True)
         except OSError as error:

@@ -199,6 +199,17 @@ def test_what_is_kept_can_be_forgotten_unless_it_is_no_file(state):
         state.forget()
 
 
+def test_to_run_one_part_afresh_leaves_the_others_their_hours(state):
+    run([a_part("one", Counting()), a_part("two", Counting())], state)
+    state.forget(["one"])
+    assert set(state.outcomes()) == {"two"}
+    state.forget(["two"])
+    assert not state.path.exists()
+    state.path.write_text("torn")
+    state.forget(["one"])
+    assert state.outcomes() == {}
+
+
 def test_an_outcome_survives_being_written(state):
     outcomes, _ = run([a_part("one", Counting())], state)
     again = PartOutcome.from_json(outcomes[0].to_json())
