@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from penstock.bench.report import BenchReport, Row
-from penstock.evidence.findings import Chart, Finding, PartResult, agreed, incomparable, judged
+from penstock.evidence.findings import Chart, Finding, PartResult, Verdict, agreed, incomparable, judged
 
 Progress = Callable[[str], None]
 
@@ -53,19 +54,29 @@ def sizing(_quick: bool, progress: Progress) -> PartResult:
 
 def sizing_findings(rows: Sequence[Row]) -> list[Finding]:
     """One over-size for all rows, what Sage's paper says of its actions, and the course of each."""
-    over = [row["final_over_optimal"] for row in rows]
-    worst = None if any(map(math.isnan, over)) else round(max(over) - 1, 4)
     downs = {what: max(row[f"{what}_downs"] for row in rows) for what in ("heap", "memory")}
     undone = sum(row["undone"] for row in rows)
     said = ", ".join(f"{what}: {count}" for what, count in downs.items())
     minutes = sum(row["sizing_seconds"] for row in rows) / len(rows) / 60
     return [
-        judged("over the hand-tuned size, at most", 0.14, worst, conditions=SIZED),
+        _over_size(rows),
         agreed("scale-downs", "at most one each", said, max(downs.values()) <= 1, conditions=SIZED),
         agreed("oscillations", "none", f"{undone} decreases undone", not undone, conditions=SIZED),
         incomparable("sizing time on average, minutes", 40, round(minutes, 1), OTHER_PACE, conditions=SIZED),
         *(_course(row) for row in rows),
     ]
+
+
+def _over_size(rows: Sequence[Row]) -> Finding:
+    """The worst of all; a size that was not the last yet can be too large, but does not show that it fits."""
+    over = [row["final_over_optimal"] for row in rows]
+    worst = None if any(map(math.isnan, over)) else round(max(over) - 1, 4)
+    found = judged("over the hand-tuned size, at most", 0.14, worst, conditions=SIZED)
+    late = [f"{row['case']} ({row['start']})" for row in rows if not row["settled"]]
+    if late and found.verdict is not Verdict.WORSE:
+        why = f"still being sized when the run ended: {', '.join(late)}"
+        return replace(found, verdict=Verdict.NOT_COMPARABLE, why=why)
+    return found
 
 
 def _course(row: Row) -> Finding:

@@ -395,6 +395,13 @@ def test_without_an_optimum_no_size_is_called_too_large():
     assert sizing_findings([sized_row(final_over_optimal=math.nan)])[0].verdict is Verdict.NOT_COMPARABLE
 
 
+def test_an_application_that_is_still_being_sized_does_not_show_a_good_size():
+    late = sized_row(start="under", final_over_optimal=0.6, settled=0)
+    found = sizing_findings([sized_row(), late])[0]
+    assert (found.ours, found.verdict) == (0.05, Verdict.NOT_COMPARABLE)
+    assert found.why == "still being sized when the run ended: heap (under)"
+
+
 def test_every_kind_of_chart_can_be_drawn_and_kept():
     both = [moved(3, "all-at-once", 30.0), moved(3, "fluid", 1.5)]
     charts = [
