@@ -12,12 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.bench.nexmark_migration import first_line
 from penstock.bench.report import BenchReport, Row, Target
 from penstock.bench.spark_cluster import cluster, scratch_directory
 from penstock.bench.spark_workload import Pace, capacity, run_load, workload_shape
-from penstock.errors import ActionFailed
+from penstock.errors import PenstockError
 from penstock.workloads.arrivals import LoadOutcome
 from penstock.workloads.catalog import Ask, Workload, workload
 from penstock.workloads.nexmark import COLUMNS, Nexmark
@@ -80,8 +83,8 @@ def _rows(
         progress(f"query {number}, {place} of {len(effort.queries)}")
         try:
             rows.append(_row(spark, scratch, number, effort, progress))
-        except ActionFailed as problem:
-            failures.append(f"q{number} could not be measured: {problem}")
+        except (PenstockError, PySparkException, Py4JError) as problem:
+            failures.append(f"q{number} could not be measured: {first_line(problem)}")
     return rows, failures
 
 

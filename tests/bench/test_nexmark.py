@@ -1,8 +1,9 @@
 """Rows and targets of the Nexmark benchmark, from made-up outcomes."""
 
 import pytest
+from pyspark.errors import PySparkRuntimeError
 
-from penstock.bench.nexmark import events_per_second, row_figures, targets
+from penstock.bench.nexmark import QUICK, _rows, events_per_second, row_figures, targets
 from penstock.workloads.arrivals import LoadOutcome
 
 
@@ -35,6 +36,20 @@ def test_a_growing_backlog_is_no_sustained_rate_and_misses_the_target():
 
 def test_a_query_that_could_not_be_measured_misses_the_target():
     assert [target.met for target in targets([a_row()], 3e6, unmeasured=1)] == [True, True, False]
+
+
+class Refusing:
+    """A session in which no query can be started, as without a package that it needs."""
+
+    @property
+    def conf(self):
+        raise PySparkRuntimeError("a package is missing\n  at org.Spark.run")
+
+
+def test_a_query_that_spark_refuses_costs_its_own_row_and_no_others(tmp_path):
+    rows, failures = _rows(Refusing(), tmp_path, QUICK, lambda _: None)
+    assert rows == []
+    assert failures == [f"q{number} could not be measured: a package is missing" for number in QUICK.queries]
 
 
 def test_a_query_bound_by_its_generator_misses_the_target():
