@@ -222,10 +222,12 @@ def _seconds_to_converge(changes: list[SlotsSeen], spans: list[tuple[float, floa
 def _prediction_error(case: Case, seen: Run, action: ActionRecord) -> float | None:
     """How far the predicted batch time was from the batches that ran at that size, as a fraction of these."""
     predicted = action.expected.figures.get("batch_seconds")
-    if predicted is None or action.ended_at is None:
+    # what is decided in the moment in which the load ends has no batches
+    phase = next((span for span in case.spans(seen.origin) if action.intended_at < span[1]), None)
+    if predicted is None or action.ended_at is None or phase is None:
         return None
     later = [other.intended_at for other in seen.actions if other.intended_at > action.intended_at]
-    start, phase_end, rate = next(span for span in case.spans(seen.origin) if action.intended_at < span[1])
+    start, phase_end, rate = phase
     # the first batch on new executors warms them up
     settled = max(action.ended_at, start) + 2 * TRIGGER_SECONDS
     measured = settled_batch_seconds(seen.batches, settled, min([phase_end, *later]), rate * TRIGGER_SECONDS)

@@ -1,5 +1,7 @@
 """How a run of the word count becomes a row, and rows become targets; no Spark runs here."""
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.bench import wordcount
@@ -76,6 +78,14 @@ def test_a_wrong_prediction_misses_its_target():
     assert row["prediction_error"] == pytest.approx(0.25)
     missed = [target.name for target in targets([row]) if not target.met]
     assert missed == ["error of the predicted batch time"]
+
+
+def test_a_step_in_the_moment_in_which_the_load_ends_spoils_no_row():
+    run = under_run()
+    late = replace(run, actions=(*run.actions, action(LOADED + UNDER.seconds + 0.1, 2, 9.0)))
+    row = row_of(UNDER, DS2, late, OPTIMUM)
+    assert (row["steps_by_phase"], row["final_slots"]) == ([1], 9)
+    assert row["prediction_error"] == pytest.approx(0.0)
 
 
 def test_two_phases_are_judged_each_for_itself():
