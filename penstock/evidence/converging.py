@@ -27,14 +27,15 @@ def convergence_cluster(quick: bool, progress: Progress) -> PartResult:
 
 
 def finding(query: int, mine: Sequence[Convergence]) -> Finding:
-    """At most three steps, and the same size from every start, within one executor."""
-    from penstock.bench.convergence import INITIAL_EXECUTORS, MOST_STEPS, spread
+    """At most three steps, and the same size from every start, within one executor, that is not too small."""
+    from penstock.bench.convergence import INITIAL_EXECUTORS, MOST_STEPS, SHAPE, SLOTS_OF_SERVICE, spread
 
     steps = max(len(one.decided) for one in mine)
     ours = "; ".join(
         f"from {one.initial}: {' → '.join(map(str, one.decided)) or f'stays at {one.final}'}" for one in mine
     )
-    agrees = steps <= MOST_STEPS and spread(mine) <= 1
+    enough = all(one.final * SHAPE.cores >= SLOTS_OF_SERVICE for one in mine)
+    agrees = steps <= MOST_STEPS and spread(mine) <= 1 and enough
     name, claim = (
         f"Q{query} on the cluster (table 4)",
         "the same size from every start, in at most three steps",
@@ -43,6 +44,8 @@ def finding(query: int, mine: Sequence[Convergence]) -> Finding:
         why = "it could not be measured from the other start"
         return incomparable(name, claim, ours, why, conditions=CONDITIONS)
     why = "sizes in executors; within one counts as the same"
+    if not enough:
+        why = f"{SLOTS_OF_SERVICE:g} slots are busy with service alone, and an executor has {SHAPE.cores}"
     return agreed(name, claim, ours, agrees, why=why, conditions=CONDITIONS)
 
 

@@ -368,6 +368,11 @@ def test_queries_converge_to_one_size_in_few_steps(decided, final, expected):
     assert converging.steps_chart(runs).series[0] == ("Q1 from 1", [0, 1, 2], [1, 2, 3])
 
 
+def test_to_end_at_one_size_that_cannot_serve_the_load_is_no_convergence():
+    found = converging.finding(1, [Convergence(1, 1, (), 1), Convergence(1, 5, (1,), 1)])
+    assert found.verdict is Verdict.WORSE and "3 slots are busy" in found.why
+
+
 def test_one_start_alone_does_not_show_that_all_lead_to_one_size():
     found = converging.finding(1, [Convergence(1, 1, (3,), 3)])
     assert found.verdict is Verdict.NOT_COMPARABLE and "from 1: 3" in found.ours

@@ -16,7 +16,7 @@ from penstock.evidence.latency_targets import PUBLISHED, against_drs, instances_
 from penstock.evidence.other_rates import other_rates
 from penstock.evidence.parts import PARTS
 from penstock.evidence.running import _exists
-from penstock.evidence.simulated import TABLE_4, accuracy, heron, two_phases
+from penstock.evidence.simulated import TABLE_4, accuracy, heron, least_instances, two_phases
 from penstock.evidence.skewed import skew
 
 SIMULATED = ("heron", "two-phases", "convergence", "image-pipeline")
@@ -31,6 +31,13 @@ def test_ds2_takes_one_step_where_dhalion_takes_many():
     assert found["steps of DS2"] is Verdict.REPRODUCED
     assert found["instances of count, DS2"] is Verdict.REPRODUCED
     assert found["Dhalion takes far longer to its last size"] is Verdict.REPRODUCED
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"), [(10, Verdict.REPRODUCED), (9, Verdict.WORSE), (11, Verdict.WORSE)]
+)
+def test_fewer_instances_than_the_least_that_keep_up_are_not_better(held, expected):
+    assert least_instances("instances", 10, held, "dhalion: 22").verdict is expected
 
 
 def test_the_first_phase_ends_at_the_published_size_and_the_second_is_shown_beside_it():
