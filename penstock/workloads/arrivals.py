@@ -53,7 +53,7 @@ def arrivals(profile: Profile, first: int, count: int) -> Seconds:
         # the load ends before the next knot: what comes after the last one is found record by record
         rest = range(max(first, whole[-1] + 1), first + count)
         knots += [(record, arrival(profile, record)) for record in rest]
-    records, times = zip(*knots, strict=True)
+    records, times = [record for record, _ in knots], [at for _, at in knots]
     return np.interp(np.arange(first, first + count), records, times)
 
 
