@@ -224,7 +224,21 @@ def _number(text: str, what: str) -> float:
 def _data_lines(text: str) -> list[tuple[int, str]]:
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
     kept = [(number, line) for number, line in lines if line and not line.startswith("#")]
-    return kept[1:] if kept and kept[0][1] in ("second|value", "second,value") else kept
+    return kept[1:] if kept and _is_heading(kept[0][1]) else kept
+
+
+def _is_heading(line: str) -> bool:
+    """Two names, whatever they are; a line with one number in it is a mistake."""
+    names = line.split("|" if "|" in line else ",")
+    return len(names) == 2 and not any(map(_is_number, names))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _recorded_row(line: str, where: str, before: list[tuple[float, float]]) -> tuple[float, float]:
@@ -253,6 +267,7 @@ def _check_steps(steps: list[tuple[float, float]]) -> None:
 
 def _read_file(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        # spreadsheets begin what they export with a mark of its encoding
+        return Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"the recording {path} cannot be read: {error}") from error

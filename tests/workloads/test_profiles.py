@@ -159,6 +159,8 @@ def test_text_that_is_no_profile_is_refused(text):
     ("text", "named"),
     [
         ("1|2\nx|3", "line 2"),
+        ("1o|2\n3|4", "line 1: the second is '1o'"),
+        ("time,rate\nagain,rate\n1,2", "line 2"),
         ("1|2\n3", "line 2"),
         ("", "no lines"),
         ("second|value\n1|inf", "line 2"),
@@ -169,6 +171,14 @@ def test_text_that_is_no_profile_is_refused(text):
 def test_a_bad_recording_names_the_line(text, named):
     with pytest.raises(BadInput, match=named):
         recorded_profile(text)
+
+
+def test_a_recording_may_have_any_heading_and_come_from_a_spreadsheet(tmp_path):
+    recording = tmp_path / "trace.csv"
+    for text in ("\ufeffTime,Messages/s\n0,10\n5,20\n", "\ufeff0,10\r\n5,20\r\n"):
+        recording.write_text(text, encoding="utf-8")
+        profile = parse_profile(f"recorded:path={recording}")
+        assert [profile.rate(second) for second in (0, 4.9, 5)] == [10, 10, 20]
 
 
 @pytest.mark.parametrize("text", ["second,value\n0,10\n# a pause\n5,20\n", "second|value\n0|10\n5|20\n"])
