@@ -22,10 +22,10 @@ from typing import Any
 import pyspark
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
-from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from penstock.errors import ActionFailed, SparkUnavailable
+from penstock.errors import ActionFailed
+from penstock.spark_start import started
 
 LIGHT_JVM = " ".join(
     (
@@ -95,11 +95,7 @@ def start_cluster(shape: ClusterShape) -> SparkSession:
     builder = SparkSession.builder.master(shape.master).appName(shape.name)
     for key, value in cluster_conf(shape).items():
         builder = builder.config(key, value)
-    try:
-        spark = builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        needed = "it needs Java 17 or later, on the PATH or where JAVA_HOME says"
-        raise SparkUnavailable(f"Spark does not start: {str(error).rstrip('.')}; {needed}") from error
+    spark = started(builder)
     spark.sparkContext.setLogLevel(shape.log_level)
     if shape.conf.get("spark.dynamicAllocation.enabled") != "true":
         _await_all(spark, shape.executors)

@@ -26,6 +26,7 @@ from penstock.diagnose.log_files import find_logs
 from penstock.diagnose.log_tail import grown, marks_at, tail_lines
 from penstock.diagnose.spark_pipeline import SUMMARY_SCHEMA, summary_rows
 from penstock.errors import PenstockError, SparkUnavailable
+from penstock.spark_start import started
 
 TAILS = "log string, sequence long, lines binary"
 _TAILS = pa.schema([("log", pa.string()), ("sequence", pa.int64()), ("lines", pa.binary())])
@@ -217,4 +218,4 @@ def _session() -> SparkSession:
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    return started(builder)

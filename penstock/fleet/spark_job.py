@@ -29,6 +29,7 @@ from penstock.fleet.records import read_lines, read_parquet
 from penstock.fleet.results import decisions_of, status_of, told
 from penstock.fleet.round import FleetSettings, play
 from penstock.fleet.state import empty_state, from_bytes, to_bytes
+from penstock.spark_start import started
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ def session(conf: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName("penstock-fleet")
     for key, value in {**defaults, **conf}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    return started(builder)
 
 
 def start(

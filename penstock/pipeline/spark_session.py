@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from penstock.spark_start import started
+
 
 def session(name: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
     """A session in which functions share the slots fairly, and no bar for every small job is drawn."""
@@ -20,6 +22,6 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> SparkSess
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in conf.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = started(builder)
     spark.sparkContext.setLogLevel("ERROR")
     return spark

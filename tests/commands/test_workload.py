@@ -1,8 +1,5 @@
 """`penstock workload` before and after Spark: its options, its list, its figures."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import orjson
@@ -62,15 +59,6 @@ def test_a_package_that_is_missing_is_named_before_a_cluster_is_started():
     WORKLOADS["nexmark-q6"].prepare(ask)
     with pytest.raises(BadInput, match="pip install nothing-like-it"):
         needs("nowhere.like_it", "nothing-like-it", ask)
-
-
-def test_a_machine_without_java_is_told_so_in_words(tmp_path):
-    command = [sys.executable, "-m", "penstock.cli", "workload", "paced", "--json"]
-    without_java = {**os.environ, "JAVA_HOME": str(tmp_path / "nowhere")}
-    ended = subprocess.run(command, check=False, env=without_java, capture_output=True, timeout=120)
-    assert ended.returncode == 1
-    assert "Java 17 or later" in orjson.loads(ended.stdout.splitlines()[-1])["error"]
-    assert b"Traceback" not in ended.stderr
 
 
 def test_options_reach_the_workloads_that_go_by_them():
