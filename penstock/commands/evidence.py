@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -106,12 +103,12 @@ def exit_code(outcomes: list[PartOutcome]) -> int:
 def write_report(outcomes: list[PartOutcome], quick: bool, directory: Path) -> dict[str, Any]:
     """The page and the JSON file; gives what the JSON file holds."""
     from penstock.evidence.page import counted, write_page
+    from penstock.evidence.running import machine, today
 
-    written = datetime.now(UTC)
-    page = write_page(outcomes, f"{machine()} · written on {written:%Y-%m-%d}", directory / "evidence.html")
+    page = write_page(outcomes, machine(), today(), directory / "evidence.html")
     result = {
         "machine": machine(),
-        "written": written.isoformat(timespec="seconds"),
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": quick,
         "summary": counted(outcomes),
         "html": str(page),
@@ -123,12 +120,6 @@ def write_report(outcomes: list[PartOutcome], quick: bool, directory: Path) -> d
         raise ActionFailed(f"cannot write {directory / 'evidence.json'}: {error.strerror}") from error
     say(f"wrote {page} and evidence.json beside it")
     return result
-
-
-def machine() -> str:
-    """What the figures were taken on."""
-    cores = f"{os.cpu_count()} cores"
-    return f"{cores}, {platform.system()}, Python {platform.python_version()}, Spark {version('pyspark')}"
 
 
 def _row(part: Part) -> dict[str, str | float | None]:

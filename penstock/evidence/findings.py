@@ -83,6 +83,9 @@ class PartOutcome:
     quick: bool
     reason: str = ""
     result: PartResult = field(default_factory=lambda: PartResult(()))
+    date: str = ""
+    machine: str = ""
+    """When and on what it was run: a report may hold what earlier runs found, on other machines."""
 
     def to_json(self) -> dict[str, Any]:
         """One JSON-ready object; enums become their words, NaN and infinity null."""

@@ -50,17 +50,17 @@ PAPERS = {
 """What a paper is called here → its title."""
 
 
-def write_page(outcomes: Sequence[PartOutcome], machine: str, path: Path) -> Path:
+def write_page(outcomes: Sequence[PartOutcome], machine: str, date: str, path: Path) -> Path:
     """Write the page and return its absolute path."""
-    return write_text(page(outcomes, machine), path)
+    return write_text(page(outcomes, machine, date), path)
 
 
-def page(outcomes: Sequence[PartOutcome], machine: str) -> str:
-    """The page as text."""
-    parts = "\n".join(_part(outcome) for outcome in outcomes)
+def page(outcomes: Sequence[PartOutcome], machine: str, date: str) -> str:
+    """The page as text; parts that were run elsewhere or on another day say so."""
+    parts = "\n".join(_part(outcome, machine, date) for outcome in outcomes)
     return charts_page(
         title="Evidence",
-        subtitle=f"{machine} · {_kind(outcomes)}",
+        subtitle=f"{machine} · written on {date} · {_kind(outcomes)}",
         body=f"{_tiles(outcomes)}{_contents(outcomes)}{parts}{_papers(outcomes)}",
         style=_STYLE,
     )
@@ -124,9 +124,9 @@ def _rows(head: str, rows: str, kind: str = "") -> str:
     return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>'
 
 
-def _part(outcome: PartOutcome) -> str:
+def _part(outcome: PartOutcome, machine: str, date: str) -> str:
     heading = f'<h2 id="{outcome.name}">{escape(outcome.title)}</h2>'
-    told = f'<p class="quiet">{escape(outcome.shows)}{_taken(outcome)}</p>'
+    told = f'<p class="quiet">{escape(outcome.shows)}{escape(_taken(outcome, machine, date))}</p>'
     if outcome.status is not Status.DONE:
         said = f"{outcome.status.value}: {outcome.reason}"
         return f'{heading}{told}<section class="card {_css(outcome.status)}">{escape(said)}</section>'
@@ -137,12 +137,14 @@ def _part(outcome: PartOutcome) -> str:
     return f"{heading}{told}{_table(outcome.result.findings)}{plots}{notes}"
 
 
-def _taken(outcome: PartOutcome) -> str:
-    """How it was run and how long that took; nothing for what was not run."""
+def _taken(outcome: PartOutcome, machine: str, date: str) -> str:
+    """How it was run, how long that took, when and where if not here and now; nothing if it was not run."""
     if outcome.status in (Status.MISSING, Status.LEFT):
         return ""
     kind = "quick run" if outcome.quick else "full run"
-    return f" · {kind}, {f'{outcome.seconds:.0f} s' if outcome.seconds >= 1 else 'less than 1 s'}"
+    told = f" · {kind}, {f'{outcome.seconds:.0f} s' if outcome.seconds >= 1 else 'less than 1 s'}"
+    told += f" · run on {outcome.date}" if outcome.date not in ("", date) else ""
+    return told + (f" · {outcome.machine}" if outcome.machine not in ("", machine) else "")
 
 
 def _table(findings: Sequence[Finding]) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -174,8 +178,20 @@ def _outcome(
     reason: str = "",
     result: PartResult | None = None,
 ) -> PartOutcome:
-    found = result or PartResult(())
-    return PartOutcome(part.name, part.title, part.shows, status, round(seconds, 1), quick, reason, found)
+    found, taken = result or PartResult(()), round(seconds, 1)
+    ran = (today(), machine())
+    return PartOutcome(part.name, part.title, part.shows, status, taken, quick, reason, found, *ran)
+
+
+def today() -> str:
+    """The date, in UTC."""
+    return f"{datetime.now(UTC):%Y-%m-%d}"
+
+
+def machine() -> str:
+    """What figures are taken on, and of."""
+    versions = f"Spark {version('pyspark')}, Penstock {version('penstock')}"
+    return f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, {versions}"
 
 
 class _Clock:
@@ -218,8 +234,9 @@ class _Clock:
         return (self._expected + begun) / whole if whole else 1.0
 
     def _pace(self) -> float:
-        # one short part says little: the estimates weigh as much as a minute of measurement
-        return (self._taken + 60) / (self._expected + 60)
+        # short parts come first and say little of the others: the estimates weigh as a tenth of all does
+        weight = max(60.0, sum(self._estimates.values()) / 10)
+        return (self._taken + weight) / (self._expected + weight)
 
 
 def _exists(module: str) -> bool:

@@ -419,7 +419,7 @@ def test_every_kind_of_chart_can_be_drawn_and_kept():
     ]
     outcome = PartOutcome("one", "One", "figures", Status.DONE, 1.0, True, result=PartResult([], charts))
     assert PartOutcome.from_json(outcome.to_json()).to_json() == outcome.to_json()
-    text = page([outcome], "a machine")
+    text = page([outcome], "a machine", "a day")
     assert text.count("Plotly.newPlot") == len(charts)
     assert all(
         f'"{key}":"{kind}"' in text for key, kind in (("shape", "hv"), ("type", "log"), ("type", "box"))

@@ -109,7 +109,7 @@ def test_both_charts_can_be_drawn_and_kept(rates):
     charts = [*load_chart(dict.fromkeys(rates, both(1.2, 3.0))), *moving.memory_over_time([])]
     outcome = PartOutcome("one", "One", "figures", Status.DONE, 1.0, False, result=PartResult([], charts))
     assert PartOutcome.from_json(outcome.to_json()).to_json() == outcome.to_json()
-    text = page([outcome], "a machine")
+    text = page([outcome], "a machine", "a day")
     assert text.count("Plotly.newPlot") == len(charts)
     # few loads far apart are named as they are
     assert ('"ticktext":["2,500","40,000"]' in text) == bool(rates)

@@ -1,6 +1,7 @@
 """Parts are run, kept, resumed and judged; one that fails on purpose is reported as failed."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -20,7 +21,7 @@ from penstock.evidence.findings import (
 )
 from penstock.evidence.page import PAPERS, counted, page, shown
 from penstock.evidence.parts import PARTS, chosen
-from penstock.evidence.running import MOST_CHARACTERS, Part, State, in_short, run_parts
+from penstock.evidence.running import MOST_CHARACTERS, Part, State, in_short, machine, run_parts, today
 
 
 class Counting:
@@ -60,7 +61,7 @@ def test_a_failing_part_is_reported_and_the_others_go_on(state):
     assert [one.status for one in outcomes] == [Status.DONE, Status.FAILED, Status.DONE]
     assert "RuntimeError: the disk is on fire (test_running.py, line" in outcomes[1].reason
     assert any("part 2 of 3, bad, about" in text and "s left in all" in text for text in told)
-    report = page(outcomes, "a machine")
+    report = page(outcomes, "a machine", "a day")
     assert "failed: RuntimeError: the disk is on fire" in report
     assert counted(outcomes) == "2 reproduced, 1 part failed"
     assert (exit_code(outcomes), exit_code(outcomes[:1])) == (1, 0)
@@ -119,9 +120,10 @@ def test_an_error_from_java_is_told_without_its_stack():
 def test_the_page_says_which_parts_are_from_a_quick_run_and_states_shared_conditions_once(state):
     parts = [a_part("one", Counting()), a_part("two", Counting())]
     outcomes, _ = run(parts, state)
-    assert "quick run: shorter" in page(outcomes, "a machine")
-    assert "1 of 2 parts from a quick run" in page([outcomes[0], replace(outcomes[1], quick=False)], "here")
-    whole = page([replace(outcomes[0], quick=False)], "here")
+    assert "quick run: shorter" in page(outcomes, "a machine", "a day")
+    mixed = [outcomes[0], replace(outcomes[1], quick=False)]
+    assert "1 of 2 parts from a quick run" in page(mixed, "here", "now")
+    whole = page([replace(outcomes[0], quick=False)], "here", "now")
     assert "full run" in whole and whole.count(">tiny<") == 1 and "<th>conditions</th>" not in whole
 
 
@@ -141,10 +143,26 @@ def test_a_part_too_long_for_a_quick_run_is_left_to_the_full_one_and_said_to_be(
     (left,), _ = run([part], state)
     assert (left.status, left.reason) == (Status.LEFT, "it takes about 15 min: run it without --quick")
     assert (counted([left]), exit_code([left]), work.runs) == ("1 part left to the full run", 0, [])
-    assert "figure 2</p>" in page([left], "a machine")
+    assert "figure 2</p>" in page([left], "a machine", "a day")
     (ran,), _ = run([part], state, quick=False)
     assert (ran.status, work.runs) == (Status.DONE, [False])
-    assert "figure 2 · full run, less than 1 s</p>" in page([ran], "a machine")
+    assert "figure 2 · full run, less than 1 s</p>" in page([ran], machine(), today())
+
+
+def test_what_an_earlier_run_found_elsewhere_says_so(state):
+    (ran,), _ = run([a_part("good", Counting())], state, quick=False)
+    assert (ran.date, ran.machine) == (today(), machine()) and state.outcomes()["good"] == ran
+    older = replace(ran, date="2020-02-29", machine="64 cores, Plan <9>")
+    text = page([older, ran], machine(), today())
+    assert text.count("less than 1 s · run on 2020-02-29 · 64 cores, Plan &lt;9&gt;</p>") == 1
+    assert text.count("less than 1 s</p>") == 1 and f"{machine()} · written on {today()}" in text
+
+
+def test_what_a_version_without_dates_has_kept_is_read(state):
+    (ran,), _ = run([a_part("good", Counting())], state, quick=False)
+    plain = {key: value for key, value in ran.to_json().items() if key not in ("date", "machine")}
+    kept = PartOutcome.from_json(plain)
+    assert (kept.date, kept.machine) == ("", "") and "less than 1 s</p>" in page([kept], "a machine", "a day")
 
 
 def test_the_time_left_shrinks_and_the_share_done_grows(state):
@@ -153,8 +171,18 @@ def test_the_time_left_shrinks_and_the_share_done_grows(state):
     run_parts(parts, True, state, told.append, done.append)
     assert done == pytest.approx([0, 0.5, 0.5, 1.0], abs=0.01)
     assert told[0] == "part 1 of 2, one, about 10 min left in all"
-    # the first part took no time at all, so the second is expected to be short, too
-    assert told[2].startswith("part 2 of 2, two, about 50 s left in all")
+    # the first part took hardly any time, so the second, of five minutes, is expected to be short, too
+    left = re.match(r"part 2 of 2, two, about (\d+) s left in all", told[2])
+    assert left is not None and 30 <= int(left[1]) <= 75
+
+
+def test_short_parts_that_come_first_say_little_of_a_long_one(state):
+    told = []
+    parts = [Part("short", "Short", "", Counting(), 60, 60), Part("long", "Long", "", Counting(), 5400, 5400)]
+    run_parts(parts, True, state, told.append)
+    assert told[0] == "part 1 of 2, short, about 91 min left in all"
+    left = re.match(r"part 2 of 2, long, about (\d+) min left in all", told[2])
+    assert left is not None and 78 <= int(left[1]) <= 90
 
 
 def test_a_last_part_that_outlasts_its_estimate_is_not_said_to_be_over(state):
@@ -256,7 +284,7 @@ def test_every_paper_is_named_in_full_where_its_figures_are_shown():
     shown_as = {part.shows for part in PARTS}
     assert all(any(name in shows for name in PAPERS) for shows in shown_as)
     outcome = PartOutcome("one", "One", "Megaphone, figure 5.1", Status.DONE, 2.0, False)
-    text = page([outcome], "a machine")
+    text = page([outcome], "a machine", "a day")
     assert "thesis, ETH Zurich 2019, chapter 5" in text and "OSDI" not in text
 
 
