@@ -14,14 +14,8 @@ from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import Action, Hold, MoveState, Policy, Proposal, Resize, Scale
 from penstock.decide.pressure import measure
 from penstock.decide.restarts import Restarter
-from penstock.decide.verdict import Accepted, Verdict, Waiting
-from penstock.errors import (
-    ActionFailed,
-    JournalUnavailable,
-    PenstockError,
-    SparkUnavailable,
-    Unsupported,
-)
+from penstock.decide.verdict import Accepted, Rejected, Verdict, Waiting
+from penstock.errors import ActionFailed, JournalUnavailable, PenstockError, SparkUnavailable, Unsupported
 from penstock.follow_up import FollowUp, left_open
 from penstock.ports import Actuator, Manager, Mover, Record, Source
 from penstock.timeline import Timeline
@@ -264,12 +258,8 @@ class Loop:
     def _or_move(
         self, now: float, window: ApplicationWindow, answer: Proposal | NotReady, verdict: Verdict
     ) -> tuple[Proposal | NotReady, Verdict]:
-        """Where the size stays, state may move; where it is about to change, it changes first.
-
-        The manager may change it though the policy holds: back to a size that did better, or for a shortfall.
-        """
-        changes = isinstance(answer, Scale) or isinstance(verdict, Accepted)
-        if self.mover is None or self.actuator is None or changes:
+        """Where the size stays, state may move; where it is about to change, it changes first."""
+        if self.mover is None or self.actuator is None or not _stays(window, answer, verdict):
             return answer, verdict
         move = self.mover.propose(now, window)
         return (answer, verdict) if move is None else (move, Accepted(move))
@@ -393,3 +383,16 @@ def _is_growth(verdict: Verdict, window: ApplicationWindow) -> bool:
     return isinstance(action, Scale) and any(
         size > window.parallelism.get(unit, size) for unit, size in action.planned.items()
     )
+
+
+def _stays(window: ApplicationWindow, answer: Proposal | NotReady, verdict: Verdict) -> bool:
+    """Whether the size stays what it is; the manager may change it though the policy holds.
+
+    More that is refused, as beyond the most that are allowed, stays refused; less may only be put off.
+    """
+    if isinstance(verdict, Accepted):
+        return False
+    if not isinstance(answer, Scale):
+        return True
+    held = window.parallelism
+    return isinstance(verdict, Rejected) and all(n >= held.get(unit, n) for unit, n in answer.planned.items())

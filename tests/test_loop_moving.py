@@ -11,7 +11,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import BINS, Action, ExpectedEffect, Hold, MoveState, Proposal
-from penstock.decide.verdict import Accepted, Verdict, Waiting
+from penstock.decide.verdict import Accepted, Rejected, Verdict, Waiting
 from penstock.errors import ActionFailed, Unsupported
 from penstock.journal.explain import explain
 from penstock.journal.store import Journal, open_journal
@@ -121,6 +121,22 @@ def test_a_change_that_the_manager_makes_by_itself_is_not_lost_to_a_move(journal
     loop.manager = RollingBack()
     assert loop.tick(10.0).action == a_scale(1)
     assert actuator.begun == [a_scale(1)]
+
+
+class AtTheMost(AgreeingManager):
+    """Refuses every change of size."""
+
+    def judge(self, now: float, window: ApplicationWindow, answer: Proposal | NotReady) -> Verdict:
+        return Rejected("bounds", "at least 2 and at most 2 are allowed")
+
+
+@pytest.mark.parametrize(("wanted", "moves"), [(9, [MOVE]), (1, [])], ids=["more", "less"])
+def test_state_is_spread_where_more_is_wanted_and_refused(journal: Journal, wanted: int, moves: list[Action]):
+    """At the most executors that are allowed, new ones would else stay without state for good."""
+    loop, actuator, _ = a_loop(journal, a_scale(wanted), MOVE)
+    loop.manager = AtTheMost()
+    loop.tick(10.0)
+    assert actuator.begun == moves
 
 
 def test_without_an_actuator_and_while_paused_nothing_moves_by_itself(journal: Journal):
