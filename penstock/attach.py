@@ -19,6 +19,7 @@ from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.decide.policy import Policy
+    from penstock.decide.restarts import RestartJudge
     from penstock.journal.store import Journal
     from penstock.loop import Loop
     from penstock.migrate.spark_mover import SparkMover
@@ -123,6 +124,7 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
 
     journal = journal_at(settings.journal, retained=settings.retained_observations)
     name, desk = application_name(spark), desk_of(spark, settings, journal)
+    restarts: RestartJudge = desk or RecommendOnly()
     source = SparkSource(spark, settings)
     mover = SparkMover(spark, settings, source.state_tasks)
     actuator, notes = _actuator(spark, settings, source, mover)
@@ -130,8 +132,8 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
     loop = Loop(
         application_id(spark),
         sized,
-        _policy(spark, settings, journal, name, report_to),
-        ScalingManager(settings.manager(), desk or RecommendOnly()),
+        _policy(spark, settings, journal, name, restarts, report_to),
+        ScalingManager(settings.manager(), restarts),
         journal,
         actuator,
         LoopSettings(policy_interval=settings.policy_interval),
@@ -143,7 +145,14 @@ def _assemble(spark: Any, settings: Settings, report_to: str | None) -> Autopilo
     return Autopilot(loop, settings, name, _alive(spark), notes=notes + unknown, life=life, state=state)
 
 
-def _policy(spark: Any, settings: Settings, journal: Journal, name: str, report_to: str | None) -> Policy:
+def _policy(
+    spark: Any,
+    settings: Settings,
+    journal: Journal,
+    name: str,
+    restarts: RestartJudge,
+    report_to: str | None,
+) -> Policy:
     """The policy of the settings with its overrides and its memory, and with a fleet's word if it has one."""
     from penstock.decide.registry import make_policy
     from penstock.remembering import remembering
@@ -151,7 +160,7 @@ def _policy(spark: Any, settings: Settings, journal: Journal, name: str, report_
 
     own = telling_need(settings.policy) if report_to is not None else settings.policy
     made = make_policy(settings.model_copy(update={"policy": own}))
-    policy = remembering(heeding(made, journal, name, settings), journal, name)
+    policy = remembering(heeding(made, journal, name, settings, restarts), journal, name)
     if report_to is None:
         return policy
     conf = dict(spark.sparkContext.getConf().getAll())

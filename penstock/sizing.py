@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.dataflow.window import ApplicationWindow
     from penstock.decide.policy import Policy
     from penstock.decide.resizer import Host, Limits
-    from penstock.decide.restarts import RestartRules
+    from penstock.decide.restarts import RestartJudge, RestartRules
     from penstock.journal.store import Journal
     from penstock.loop import Loop
     from penstock.ports import Source
@@ -60,8 +60,10 @@ def _board(spark: Any, settings: Settings) -> tuple[Any, tuple[str, ...]]:
         return None, (str(error),)
 
 
-def heeding(policy: Policy, journal: Journal, name: str, settings: Settings) -> Policy:
-    """The policy, which minds operators, other applications and the cluster, if it is one that sizes."""
+def heeding(
+    policy: Policy, journal: Journal, name: str, settings: Settings, restarts: RestartJudge
+) -> Policy:
+    """The policy, if it is one that sizes, with operators, others, the cluster and restarts to mind."""
     from penstock.decide.forecast import ForecastPolicy
     from penstock.decide.sage_overrides import together
     from penstock.decide.sage_policy import SagePolicy
@@ -73,6 +75,7 @@ def heeding(policy: Policy, journal: Journal, name: str, settings: Settings) -> 
         sage.said = lambda: together(from_settings(), word())
         sage.others = lambda: _sizes_of_others(journal, name)
         sage.hosts = _hosts(settings) or sage.hosts
+        sage.restarts = restarts
     return policy
 
 

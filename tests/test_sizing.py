@@ -8,6 +8,7 @@ import pytest
 
 from penstock.decide.forecast import ForecastPolicy
 from penstock.decide.registry import make_policy
+from penstock.decide.restarts import RecommendOnly
 from penstock.decide.sage_metrics import Parameter, Rule
 from penstock.decide.sage_policy import SagePolicy
 from penstock.journal.overrides import override
@@ -26,7 +27,7 @@ def journal(tmp_path: Path) -> Journal:
 @pytest.mark.parametrize("policy", ["sage", "forecast:sage"])
 def test_sage_minds_operators_and_others_also_behind_a_forecast(policy: str, journal: Journal):
     settings = Settings(policy=policy, sage_veto=("P3",))
-    made = heeding(make_policy(settings), journal, "words", settings)
+    made = heeding(make_policy(settings), journal, "words", settings, RecommendOnly())
     sage = made.inner if isinstance(made, ForecastPolicy) else made
     assert isinstance(sage, SagePolicy)
     override(journal, 1.0, "words", "ops", pin=["heap"], force="P6")
@@ -40,4 +41,4 @@ def test_sage_minds_operators_and_others_also_behind_a_forecast(policy: str, jou
 
 def test_a_policy_that_sizes_no_memory_is_left_as_it_is(journal: Journal):
     made = make_policy(Settings(policy="ds2"))
-    assert heeding(made, journal, "words", Settings(policy="ds2")) is made
+    assert heeding(made, journal, "words", Settings(policy="ds2"), RecommendOnly()) is made

@@ -18,6 +18,7 @@ from penstock.decide.first_size import first_size, known_size, known_sizes, most
 from penstock.decide.held_size import held_from
 from penstock.decide.policy import ExpectedEffect, Hold, Policy, Proposal, Resize, Scale
 from penstock.decide.resizer import Host, Limits
+from penstock.decide.restarts import RestartJudge
 from penstock.decide.sage import SERVICE, WHY, SizingRound, decide, learned
 from penstock.decide.sage_fit import Fitted, fit
 from penstock.decide.sage_metrics import HeldSize, Parameter, Rule, Sizing, SizingInput, Symptom, TooSmall
@@ -28,6 +29,7 @@ from penstock.decide.sage_settings import SageSettings
 from penstock.decide.sage_values import with_values
 from penstock.decide.sage_words import proposal_of, reason_of, spark_settings, with_notes
 from penstock.decide.units import UnitReader
+from penstock.decide.verdict import Accepted
 from penstock.errors import BadInput
 
 MOST_SAMPLES = 10_000
@@ -37,6 +39,7 @@ MOST_STRETCHED = 10.0
 _UNKNOWN_BYTES = 1024.0**3
 """Stands for a heap whose size is not known; what is pinned is never changed from it."""
 _MEMORY_UP = frozenset({Rule.HEAP_UP, Rule.MEMORY_UP})
+_NEW_SETTINGS_UP = _MEMORY_UP | {Rule.CPU_UP}
 _FIRST_BATCH = "no batch has ended yet, so memory alone is judged"
 _ALL_BUT_PARALLELISM = frozenset(set(Parameter) - {Parameter.PARALLELISM})
 
@@ -58,8 +61,8 @@ class SagePolicy:
     ) -> None:
         """`services` tells the remote service that the backlog follows most closely.
 
-        `others` and `hosts` tell the sizes of other applications and what hosts can give, where set later.
-        A first size is proposed after so many seconds.
+        `others`, `hosts` and `restarts` tell the sizes of other applications, what hosts can give and whether
+        new settings will be brought about, where set later. A first size is proposed after so many seconds.
         """
         self._needs, self._settings, self._services = needs, settings, services
         self._service: Correlation | None = None
@@ -74,6 +77,7 @@ class SagePolicy:
         self._too_small, self._obeyed = TooSmall(), ""
         self.others: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
         self.hosts: Callable[[ApplicationWindow], tuple[Host, ...]] = lambda window: ()
+        self.restarts: RestartJudge | None = None
         self._first_after = first_after
         self._sized_before = self._proposed_first = self._seen_batches = False
         self._size: Mapping[str, Any] = {}
@@ -190,11 +194,12 @@ class SagePolicy:
     ) -> Proposal | NotReady:
         by_hand = self._set_by_hand(given, window)
         if isinstance(by_hand, Resize):
-            return by_hand
+            return self._or_grow(by_hand, given, window, held)
         found = decide(given, self._judged_by)
         if isinstance(answer, NotReady) and not _is_urgent(found, window):
             return answer
-        if found.decision is not None and found.decision.rule is given.overrides.forced:
+        forced = found.decision is not None and found.decision.rule is given.overrides.forced
+        if forced:
             self._obeyed = self._word.force_id
         if found.awaiting:
             return NotReady("the size is not judged", found.awaiting)
@@ -203,7 +208,23 @@ class SagePolicy:
             other = by_hand or self._first_size(given, window)
             if other is not None:
                 return other
-        return self._proposed(given, found, window, held)
+        wanted = self._proposed(given, found, window, held)
+        return wanted if forced else self._or_grow(wanted, given, window, held)
+
+    def _or_grow(
+        self, wanted: Proposal, given: SizingInput, window: ApplicationWindow, held: Mapping[str, int]
+    ) -> Proposal:
+        """P4 does not wait for settings that are only recommended, or refused for now: a backlog does not."""
+        if self.restarts is None or not isinstance(wanted, Resize):
+            return wanted
+        refused = self.restarts.judge(given.now, wanted)
+        said = replace(given.overrides, vetoed=given.overrides.vetoed | _NEW_SETTINGS_UP, forced=Rule.NONE)
+        found = decide(replace(given, overrides=said), self._judged_by)
+        if isinstance(refused, Accepted) or not _grows(found):
+            return wanted
+        grown = self._proposed(given, found, window, held)
+        note = f"what comes before it waits, by {refused.guardrail}: {wanted.reason}"
+        return with_notes(grown, (note,)) if isinstance(grown, Scale) else wanted
 
     def _proposed(
         self, given: SizingInput, found: SizingRound, window: ApplicationWindow, held: Mapping[str, int]
@@ -330,7 +351,7 @@ def _is_urgent(found: SizingRound, window: ApplicationWindow) -> bool:
 
     In the first batch code is compiled and workers start, so that a busy CPU says nothing yet.
     """
-    rules = _MEMORY_UP | {Rule.CPU_UP} if window.queries else _MEMORY_UP
+    rules = _NEW_SETTINGS_UP if window.queries else _MEMORY_UP
     return found.decision is not None and found.decision.rule in rules
 
 

@@ -20,7 +20,7 @@ from penstock.decide.sage_policy import SagePolicy
 from penstock.decide.sage_sample import GcClock, TouchedHeap, backlog_of, sample_of
 from penstock.decide.sage_settings import SageSettings
 from penstock.decide.verdict import Rejected, Waiting
-from tests.decide.test_sage_in_the_loop import CALM, CONF, GIB, WIDE
+from tests.decide.sized_application import CALM, CONF, GIB, WIDE
 from tests.fakes import FixedPolicy, a_query, a_window
 
 FULL = {"heap_used_bytes": 3.9 * GIB}
