@@ -96,6 +96,8 @@ def _read(spark: SparkSession, source: Path | Topic) -> DataFrame:
     if isinstance(source, Topic):
         stream = spark.readStream.format("kafka").option("kafka.bootstrap.servers", source.servers)
         stream = stream.option("subscribe", source.name).option("startingOffsets", "earliest")
+        # windows that the topic has dropped while the controller was away are old: the newest ones count
+        stream = stream.option("failOnDataLoss", "false")
         return stream.load().selectExpr(
             "concat(topic, '/', partition, '/', offset) AS path", "value AS content"
         )
