@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
@@ -21,16 +21,20 @@ from penstock.decide.manager_settings import ManagerSettings, Statistic
 from penstock.errors import BadSettings
 from penstock.policy_settings import PolicySettings
 from penstock.settings_sources import Given, from_arguments, from_environment, from_spark, from_yaml
-from penstock.settings_types import Count, Duration, Location, Names, OptionalDuration, Ratio
+from penstock.settings_types import Count, Duration, Location, Names, OptionalDuration, OrOff, Ratio
 from penstock.sizing_settings import SizingSettings
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 """Names the settings file where none is given; not a setting itself."""
 
 
-def default_journal(environment: Mapping[str, str]) -> str:
-    """The journal's place in the user's state directory."""
-    state = environment.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+def default_journal(environment: Mapping[str, str], home: Callable[[], Path] = Path.home) -> str:
+    """The journal's place in the user's state directory, or beside the control sockets."""
+    try:
+        state = environment.get("XDG_STATE_HOME") or home() / ".local" / "state"
+    except RuntimeError:
+        # in a container the process may have a number that belongs to no user, and so no home
+        return str(Path(default_runtime_directory(environment)) / "journal.db")
     return str(Path(state) / "penstock" / "journal.db")
 
 
@@ -223,7 +227,8 @@ class Settings(PolicySettings, SizingSettings):
         default_factory=lambda: default_journal(os.environ),
         description="The journal: the path of a SQLite file, or a database URL.",
         json_schema_extra={
-            "default_text": "`$XDG_STATE_HOME/penstock/journal.db`, or `~/.local/state/penstock/journal.db`"
+            "default_text": "`$XDG_STATE_HOME/penstock/journal.db`, or `~/.local/state/penstock/journal.db`; "
+            "`journal.db` in the default `runtime_directory` for a user without a home"
         },
     )
     retained_observations: Count = Field(
@@ -248,7 +253,7 @@ class Settings(PolicySettings, SizingSettings):
         le=1_000_000,
         description="The most tasks of one stage that are read from Spark for one batch.",
     )
-    critical_path: Literal["veto", "show", "off"] = Field(
+    critical_path: Annotated[Literal["veto", "show", "off"], OrOff] = Field(
         "veto",
         description="`show` analyses finished batches for what was on their critical path and shows it; "
         "`veto` also rejects growth that could not shorten a batch, because the driver or a single task "

@@ -39,7 +39,19 @@ def _names(written: object) -> object:
         return ()
     if isinstance(written, str):
         return tuple(name.strip() for name in written.split(",") if name.strip())
-    return written
+    if isinstance(written, list | tuple):
+        return tuple(str(one) if _is_whole(one) else one for one in written)
+    return (str(written),) if _is_whole(written) else written
+
+
+def _is_whole(written: object) -> bool:
+    """Whether YAML has made a number of a name, as in `service_lags: [0, 1]`."""
+    return isinstance(written, int) and not isinstance(written, bool)
+
+
+def _off(written: object) -> object:
+    # YAML turns a bare `off` into False
+    return "off" if written is False else written
 
 
 def _named_durations(written: object) -> object:
@@ -67,9 +79,15 @@ def _named_texts(written: object) -> object:
 
 
 def _location(written: object) -> object:
-    if isinstance(written, str | Path) and "://" not in str(written):
+    if not isinstance(written, str | Path) or "://" in str(written):
+        return written
+    if not str(written).strip():
+        # its path would be the present directory, and hide that nothing was given
+        return ""
+    try:
         return str(Path(written).expanduser())
-    return written
+    except RuntimeError:
+        raise ValueError("the home directory that ~ stands for is not known") from None
 
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
@@ -77,6 +95,8 @@ OptionalDuration = Annotated[float | None, BeforeValidator(_optional_duration)]
 Count = Annotated[int, BeforeValidator(_number)]
 OptionalCount = Annotated[int | None, BeforeValidator(_optional_number)]
 Ratio = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
+OrOff = BeforeValidator(_off)
+"""For choices among words of which one is `off`."""
 OptionalText = Annotated[str | None, BeforeValidator(_optional_text)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 NamedDurations = Annotated[dict[str, float], BeforeValidator(_named_durations)]

@@ -21,6 +21,7 @@ from penstock.settings_types import (
     OptionalCount,
     OptionalDuration,
     OptionalText,
+    OrOff,
     Ratio,
 )
 
@@ -46,7 +47,7 @@ OptionalSize = Annotated[float | None, BeforeValidator(_optional_size)]
 class SizingSettings(BaseModel):
     """The part of the settings that belongs to sizing memory and cores."""
 
-    executor_metrics: Literal["off", "listen"] = Field(
+    executor_metrics: Annotated[Literal["off", "listen"], OrOff] = Field(
         "off",
         description="`listen` opens a UDP port in the driver, to which executors send what they use; "
         "`penstock run` tells Spark so. Without it memory grows by losses and GC alone, and is never "

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from penstock.decide.manager_settings import ManagerSettings, Statistic
 from penstock.durations import format_duration, parse_duration
 from penstock.errors import BadSettings
-from penstock.settings import Settings, configuration_markdown, load_settings
+from penstock.settings import Settings, configuration_markdown, default_journal, load_settings
 from penstock.settings_sources import environment_name, spark_key
 
 WHERE_ONE_IS_OUT_OF_RANGE = {
@@ -201,6 +201,17 @@ def test_wrong_parameters_of_policies_are_named(key, value, says):
     assert says in message
 
 
+@pytest.mark.parametrize("name", ["critical_path", "executor_metrics"])
+def test_off_is_a_word_in_the_file_though_yaml_takes_it_for_no(name, yaml_file):
+    assert getattr(loaded(file=yaml_file(f"{name}: off\n")), name) == "off"
+    assert "got True" in complaint(file=yaml_file(f"{name}: on\n"))
+
+
+@pytest.mark.parametrize(("written", "lags"), [("[0, 2]", ("0", "2")), ("3", ("3",)), ("0,1", ("0", "1"))])
+def test_names_that_are_numbers_are_taken_from_the_file(written, lags, yaml_file):
+    assert loaded(file=yaml_file(f"service_lags: {written}\n")).service_lags == lags
+
+
 def test_a_latency_target_can_be_taken_back(yaml_file):
     file = yaml_file("latency_target: 30s\n")
     assert loaded({"PENSTOCK_LATENCY_TARGET": "none"}, file=file).latency_target is None
@@ -247,6 +258,8 @@ def test_an_unknown_name_in_the_file_has_its_line(yaml_file):
         ("mode", "acting"),
         ("rollback", "perhaps"),
         ("policy", ""),
+        ("journal", ""),
+        ("runtime_directory", " "),
         ("latency_target", "0"),
         ("activation_intervals", "0"),
     ],
@@ -329,6 +342,21 @@ def test_default_places_follow_the_environment_that_was_given(tmp_path):
 def test_a_journal_may_be_a_url_or_a_path_from_home():
     assert loaded(arguments={"journal": "postgresql://host/db"}).journal == "postgresql://host/db"
     assert loaded(arguments={"journal": "~/j.db"}).journal == str(Path.home() / "j.db")
+
+
+def test_a_user_without_a_home_has_a_journal_all_the_same(tmp_path):
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    environment = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    assert default_journal(environment, nowhere) == str(tmp_path / "penstock" / "journal.db")
+    at_home = default_journal({"XDG_STATE_HOME": str(tmp_path / "state")}, nowhere)
+    assert at_home == str(tmp_path / "state" / "penstock" / "journal.db")
+
+
+def test_a_home_that_nobody_has_is_named():
+    message = complaint(environment={"PENSTOCK_JOURNAL": "~nobody-of-this-name/j.db"})
+    assert message.startswith("environment variable PENSTOCK_JOURNAL: the home directory")
 
 
 def test_settings_are_frozen_and_closed():
