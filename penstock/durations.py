@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 
 SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _WRITTEN = re.compile(r"\s*(?P<number>\d+(?:\.\d*)?|\.\d+)\s*(?P<unit>[a-z]*)\s*", re.IGNORECASE)
@@ -13,7 +13,7 @@ def parse_duration(written: object) -> float:
     """The duration in seconds; a ValueError says what was expected."""
     # True is an int in Python, and YAML turns a bare `on` into True
     if isinstance(written, int | float) and not isinstance(written, bool):
-        return _finite(float(written), written)
+        return _finite(written, written)
     match = _WRITTEN.fullmatch(written) if isinstance(written, str) else None
     unit = (match["unit"].lower() or "s") if match else ""
     if match is None or unit not in SECONDS_PER_UNIT:
@@ -31,6 +31,7 @@ def format_duration(seconds: float) -> str:
 
 
 def _finite(seconds: float, written: object) -> float:
-    if not math.isfinite(seconds):
+    # a whole number of hundreds of digits is finite, but no float
+    if not -sys.float_info.max <= seconds <= sys.float_info.max:
         raise ValueError(f"{written!r} is not a finite duration")
-    return seconds
+    return float(seconds)
