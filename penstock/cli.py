@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -29,6 +31,7 @@ from penstock.commands import (
 from penstock.commands.printing import BAD_USAGE, DONE, FAILED, complain, print_json
 
 INTERRUPTED = 130
+_OUTPUT_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 app = typer.Typer(
     name="penstock",
@@ -129,6 +132,13 @@ def main() -> None:
     except BrokenPipeError:
         # the reader of our output has gone, as in `penstock actions | head`
         sys.stderr.close()
+        sys.exit(FAILED)
+    except OSError as error:
+        if error.filename is not None or error.errno not in _OUTPUT_TAKES_NO_MORE:
+            raise
+        complain(f"standard output cannot be written: {error.strerror}")
+        # what is left would be tried again, and complained about, at the end of the process
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(FAILED)
 
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from penstock.commands.printing import Json, answer, print_json, progress, reported
+from penstock.commands.printing import Json, answer, print_json, progress, reported, terminal
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def bench(
     if name is None:
         raise BadInput(f"bench: name one of {', '.join(sorted(BENCHES))}")
     report: BenchReport = import_module(_module(name)).run(quick, progress)
-    report.print_table(Console())
+    report.print_table(terminal())
     if as_json:
         print_json(report.to_json())
 

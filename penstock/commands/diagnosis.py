@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.commands.printing import Json, progress, reported
+from penstock.commands.printing import Json, print_json, progress, reported, terminal
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
         memory=size_in_bytes(memory),
         follow=follow,
         as_json=as_json,
+        console=terminal(),
+        print_json=print_json,
         tell=progress,
     )
     raise typer.Exit(code)
@@ -93,7 +96,7 @@ def size_in_bytes(text: str | None) -> int | None:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text or "", re.IGNORECASE)
     if text is None:
         return None
-    if match is None or not float(match[1]):
+    if match is None or not 0 < float(match[1]) < math.inf:
         raise BadInput(f"--memory: {text!r} is not a size such as 512MB, 4GB or 4GiB")
     base = 1024 if match[3] else 1000
     return int(float(match[1]) * base ** (" kmgt".index(match[2].lower()) if match[2] else 0))
@@ -104,12 +107,14 @@ def _moment(option: str, text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        return float(text)
+        seconds = float(text)
+        if math.isfinite(seconds):
+            return seconds
     except ValueError:
         pass
     try:
         return datetime.fromisoformat(text).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise BadInput(
             f"{option}: {text!r} is neither seconds since the epoch nor a time like 2026-01-31T12:00"
         ) from None

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.live import Live
 
 from penstock import control
-from penstock.commands.printing import Json, answer, reported, say
+from penstock.commands.printing import Json, answer, reported, say, terminal
 from penstock.errors import NotFound
 
 EVERY_SECONDS = 1.0
@@ -114,7 +113,7 @@ def _updates(running: control.Running) -> Iterator[dict[str, Any]]:
 def _watch_live(running: control.Running) -> None:
     from penstock.view.terminal import render
 
-    with Live(console=Console(), auto_refresh=False, screen=False) as live:
+    with Live(console=terminal(), auto_refresh=False, screen=False) as live:
         try:
             for seen in _updates(running):
                 live.update(render(seen), refresh=True)

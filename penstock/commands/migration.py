@@ -15,7 +15,7 @@ from rich.text import Text
 
 from penstock import control
 from penstock.commands.live import Application, Config, find_running
-from penstock.commands.printing import FAILED, Json, answer, reported, say
+from penstock.commands.printing import FAILED, Json, answer, reported, say, terminal
 from penstock.errors import ActionFailed, BadInput
 
 EVERY_SECONDS = 0.5
@@ -127,7 +127,7 @@ def _carry_out(
 
     planned = running.ask(command, **fields, dry_run=True)["plans"]
     if not as_json:
-        Console().print(render_plans(planned))
+        terminal().print(render_plans(planned))
     if dry_run or not planned:
         _result(running, planned, False, None, as_json)
         return

@@ -38,13 +38,14 @@ def diagnose(  # noqa: PLR0913 - one argument for every option of the command
     follow: bool = False,
     as_json: bool = False,
     console: Console | None = None,
+    print_json: Callable[[dict[str, Any]], None] | None = None,
     tell: Tell = lambda _: None,
 ) -> int:
     """Diagnoses what is at `path`; `start` and `end` are seconds since the epoch. Gives the exit code.
 
     `outputs` are the files to write, each with what makes its content; `tell` hears how long work gets on.
     """
-    console = console or Console()
+    console = console or Console(emoji=False)
     span = Span(_microseconds(window_seconds), _microseconds(start), _microseconds(end), host_cores, memory)
     if span.window_us is not None and span.window_us < 1:
         raise BadInput(f"--window must be longer than nothing, not {window_seconds} s")
@@ -57,7 +58,10 @@ def diagnose(  # noqa: PLR0913 - one argument for every option of the command
     found = _diagnoses(path, span, tell, drawn=bool(outputs))
     for file, output in (outputs or {}).items():
         _write(file, output(found))
-    _show(found, as_json, console)
+    if as_json:
+        (print_json or _printed_by(console))(_as_plain_data(found))
+    else:
+        _show(found, console)
     return 0
 
 
@@ -83,24 +87,28 @@ def _follow(path: Path, window_seconds: float, console: Console) -> None:
 def _wait_for_a_log(path: Path, console: Console) -> None:
     """One may want to follow an application before it begins to write."""
     if not _is_trace(path) and is_empty(path):
-        console.print(f"Waiting for an event log in {path}. Ctrl-C ends this.", style="dim")
+        console.print(f"Waiting for an event log in {path}. Ctrl-C ends this.", style="dim", markup=False)
         while is_empty(path):
             time.sleep(LOOK_EVERY_SECONDS)
 
 
-def _show(found: list[Diagnosis], as_json: bool, console: Console) -> None:
-    if as_json:
-        answers = [diagnosis.to_json() for diagnosis in found]
-        answer = answers[0] if len(answers) == 1 else _together(answers)
-        console.print(orjson.dumps(answer).decode(), soft_wrap=True, markup=False, highlight=False)
-    else:
-        if len(found) > 1:
-            print_overview(found, console)
-        for diagnosis in found:
-            print_diagnosis(diagnosis, console)
+def _show(found: list[Diagnosis], console: Console) -> None:
+    if len(found) > 1:
+        print_overview(found, console)
+    for diagnosis in found:
+        print_diagnosis(diagnosis, console)
 
 
-def _together(answers: list[dict[str, Any]]) -> dict[str, Any]:
+def _printed_by(console: Console) -> Callable[[dict[str, Any]], None]:
+    # as it is: printed for people, a name that holds :100: would become a picture
+    return lambda answer: console.out(orjson.dumps(answer).decode(), highlight=False)
+
+
+def _as_plain_data(found: list[Diagnosis]) -> dict[str, Any]:
+    """The object of one application, or of several together."""
+    answers = [diagnosis.to_json() for diagnosis in found]
+    if len(answers) == 1:
+        return answers[0]
     windows = [window for answer in answers for window in answer["windows"]]
     warnings = [warning for answer in answers for warning in answer["warnings"]]
     return {"windows": windows, "warnings": warnings, "applications": answers}

@@ -25,10 +25,13 @@ def log(tmp_path):
         ([".", "--window", "soon"], "--window"),
         ([".", "--window", "0.0000001s"], "--window"),
         ([".", "--from", "yesterday"], "--from"),
+        ([".", "--from", "nan"], "--from"),
         ([".", "--to", "noon"], "--to"),
+        ([".", "--to", "inf"], "--to"),
         ([".", "--from", "5", "--to", "4"], "--from"),
         ([".", "--memory", "plenty"], "--memory"),
         ([".", "--memory", "0GB"], "--memory"),
+        ([".", "--memory", "9" * 400 + "GB"], "--memory"),
         ([".", "--host-cores", "0"], "--host-cores"),
     ],
 )
@@ -57,6 +60,23 @@ def test_a_log_becomes_json_a_page_and_a_trace(log, tmp_path, capsys):
     assert [window["start_ms"] - BASE for window in answer["windows"]] == [1000, 3000, 5000, 7000]
     assert page.read_text().startswith("<!doctype html>")
     assert json.loads(trace.read_text())["traceEvents"]
+
+
+def test_names_are_told_as_they_are(tmp_path, capsys):
+    """Not as rich would show them: :100: as a picture, and [/b] as markup that is closed."""
+    lines = b"\n".join(skewed_job().lines).replace(b'"demo"', b'"a:100:b [/b]"')
+    (tmp_path / "app-1").write_bytes(lines)
+    assert perform(["diagnose", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["name"] == "a:100:b [/b]"
+    assert perform(["diagnose", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("a:100:b [/b] app-1")
+
+
+def test_a_file_whose_name_is_no_utf8_is_told_of(log, capsys):
+    log.with_name("junk-\udcff").write_text("no event log")
+    assert perform(["diagnose", str(log.parent), "--json"]) == 0
+    (warning,) = json.loads(capsys.readouterr().out.splitlines()[-1])["warnings"]
+    assert "junk-\\udcff: is not a Spark event log" in warning
 
 
 def test_what_does_not_fit_into_the_memory_allowed_is_refused(log, capsys):
