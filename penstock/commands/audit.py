@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from penstock.journal.records import ActionRecord
     from penstock.journal.store import Journal
 
+LARGEST_NUMBER = 2**31 - 1
+"""Of a row, and of rows: what every database can be asked for."""
 JournalPath = Annotated[
     str | None, typer.Option("--journal", help="The journal to read; default: the one in the settings.")
 ]
@@ -35,7 +37,9 @@ def actions(
     app: Annotated[
         str | None, typer.Option("--app", help="Only this application, by its id or its name.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="At most this many, the latest.")] = 100,
+    limit: Annotated[
+        int, typer.Option(min=1, max=LARGEST_NUMBER, help="At most this many, the latest.")
+    ] = 100,
     decided: Annotated[
         bool, typer.Option("--decided", help="Also what was recommended, decided by a fleet, or overridden.")
     ] = False,
@@ -78,7 +82,10 @@ def _decided(journal: Journal, names: tuple[str, ...] | None, limit: int) -> dic
 
 @reported
 def explain(
-    action: Annotated[int, typer.Argument(help="The number of the action, as `penstock actions` lists it.")],
+    action: Annotated[
+        int,
+        typer.Argument(max=LARGEST_NUMBER, help="The number of the action, as `penstock actions` lists it."),
+    ],
     journal: JournalPath = None,
     config: Config = None,
     as_json: Json = False,

@@ -40,9 +40,11 @@ def replay(
 ) -> None:
     """Say what a policy would have decided over what a journal has recorded."""
     from penstock.decide.registry import policy_entry
+    from penstock.journal.address import without_password
     from penstock.settings import load_settings
     from penstock.simulate.replay import replay as replayed
 
+    named = without_password(journal)
     settings = load_settings(config).model_copy(update={"policy": policy})
     made = policy_entry(policy).make(settings)
     try:
@@ -50,14 +52,14 @@ def replay(
         found = replayed(observations, actions, made, settings.manager())
     except (JournalUnavailable, BadMetrics, KeyError, TypeError) as error:
         told = str(error) if isinstance(error, JournalUnavailable | BadMetrics) else repr(error)
-        raise BadInput(f"{journal}: cannot be replayed: {told}") from error
+        raise BadInput(f"{named}: cannot be replayed: {told}") from error
     except BadInput as error:
-        raise BadInput(f"{journal}: {error}") from error
+        raise BadInput(f"{named}: {error}") from error
     if html is not None:
         from penstock.simulate.replay_page import write_replay_page
 
         say(f"wrote {write_replay_page(found, observations, html)}")
-    answer({"journal": journal, **found.to_json()}, as_json, _shown(found))
+    answer({"journal": named, **found.to_json()}, as_json, _shown(found))
 
 
 def _recorded(journal: str, app: str | None) -> Recorded:

@@ -32,12 +32,13 @@ def config(
 ) -> None:
     """Print the settings in effect, and where each came from."""
     from penstock.decide.registry import policy_entry
+    from penstock.journal.address import without_password
     from penstock.settings import load_settings
 
     spark_conf = parse_conf(conf or ())
     settings = load_settings(file, os.environ, spark_conf)
     policy_entry(settings.policy)
-    values = settings.model_dump(mode="json")
+    values = settings.model_dump(mode="json") | {"journal": without_password(settings.journal)}
     places = _places(file, spark_conf)
     rows = {
         name: {"value": value, "from": places.get(name, "default")} for name, value in sorted(values.items())
@@ -75,7 +76,10 @@ def _places(file: Path | None, spark_conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = Table("setting", "value", "from", box=None, header_style="dim")
+    table = Table(box=None, header_style="dim")
+    for heading in ("setting", "value", "from"):
+        # a name or a place that is cut off tells nothing
+        table.add_column(heading, overflow="fold")
     for name, row in rows.items():
         style = "dim" if row["from"] == "default" else ""
         table.add_row(name, Text(str(row["value"])), Text(str(row["from"]), style=style))

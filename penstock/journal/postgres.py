@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from penstock.errors import BadInput, JournalUnavailable
+from penstock.journal.address import without_password
 from penstock.journal.schema import check_version, migrate, present_version, version_of
 
 CONNECT_SECONDS = 5
@@ -40,7 +41,7 @@ class PostgresDatabase:
             raise BadInput("the journal's address is not postgresql://USER@HOST:PORT/DATABASE") from None
         self.create = create
         self._patience = {"lock": f"{busy_seconds * 1000:.0f}ms", "idle": f"{stuck_seconds * 1000:.0f}ms"}
-        self._shown = parsed.render_as_string(hide_password=True)
+        self._shown = without_password(url)
         self.engine = sa.create_engine(
             parsed.set(drivername="postgresql+psycopg"),
             connect_args={"connect_timeout": CONNECT_SECONDS},

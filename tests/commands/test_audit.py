@@ -76,6 +76,14 @@ def test_explaining_an_action_that_is_not_there(
     assert "no action 99" in complaint(capsys)
 
 
+@pytest.mark.parametrize("arguments", [["explain", "9" * 30], ["actions", "--limit", "9" * 30]])
+def test_a_number_that_no_database_takes_is_bad_usage(
+    capsys: Captured, journal: Path, arguments: list[str]
+) -> None:
+    assert perform([*arguments, "--journal", str(journal)]) == 2
+    assert "less than or equal to" in complaint(capsys)
+
+
 def test_a_journal_that_is_no_journal_is_a_failure_not_a_crash(capsys: Captured, tmp_path: Path) -> None:
     (tmp_path / "odd.db").write_text("this is not a database, and long enough to be one" * 50)
     assert perform(["actions", "--journal", str(tmp_path / "odd.db")]) == 1

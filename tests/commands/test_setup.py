@@ -29,3 +29,17 @@ def test_config_says_where_each_setting_came_from(config: list[str]) -> None:
 def test_config_for_people(capsys: Captured, config: list[str]) -> None:
     assert perform(["config", *config]) == 0
     assert "policy_interval" in capsys.readouterr().out
+
+
+def test_config_for_people_cuts_nothing_off_and_shows_no_password() -> None:
+    address = "postgresql://penstock:secret@a-host-with-a-long-name.example:5432/journal-of-the-fleet"
+    done = subprocess.run(
+        [*COMMAND, "config", "--conf", f"spark.penstock.journal={address}"],
+        env={**os.environ, "COLUMNS": "60"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "\N{HORIZONTAL ELLIPSIS}" not in done.stdout
+    assert "secret" not in done.stdout

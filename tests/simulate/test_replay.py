@@ -193,3 +193,10 @@ def rest_of(query):
 
 def fields(query):
     return {name: getattr(query, name) for name in type(query).__dataclass_fields__}
+
+
+def test_a_journal_that_is_away_is_named_without_its_password(capsys):
+    assert perform(["replay", "postgresql://user:secret@127.0.0.1:1/journal", "--json"]) == 2
+    told = capsys.readouterr()
+    assert "127.0.0.1:1/journal" in json.loads(told.out)["error"]
+    assert "secret" not in told.out + told.err
