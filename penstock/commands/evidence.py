@@ -129,7 +129,11 @@ def _row(part: Part) -> dict[str, str | float | None]:
 
 def _listing(parts: Sequence[Part]) -> Table:
     """One line a part, with how long it takes."""
-    table = Table("part", "what it runs", "published as", box=None, header_style="dim")
+    table = Table(box=None, header_style="dim")
+    # the name is what --only takes
+    table.add_column("part", no_wrap=True)
+    table.add_column("what it runs", overflow="fold")
+    table.add_column("published as", overflow="fold")
     for heading in ("quick", "full"):
         table.add_column(heading, justify="right", no_wrap=True)
     for part in parts:

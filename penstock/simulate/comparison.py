@@ -58,7 +58,8 @@ class Comparison:
         # eleven columns fit into 80 characters if they stand close
         table = Table(title=title, box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
         for number, heading in enumerate(HEADINGS):
-            table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
+            # where they do not fit, half a figure would be a wrong one
+            table.add_column(heading, justify="left" if number == 0 else "right", overflow="fold")
         for run, measures in self.runs:
             table.add_row(run.policy, *figures_of(measures))
         return table

@@ -82,3 +82,16 @@ def test_bytes_that_are_no_text_are_told_in_the_object(
 def test_a_path_in_a_result_may_hold_any_bytes() -> None:
     line = json_line({"at": Path("\udcff"), "names": ["a", "\udcfe"], "count": 3})
     assert json.loads(line) == {"at": "\\udcff", "names": ["a", "\\udcfe"], "count": 3}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["evidence", "--list"], ["simulate", "dhalion-wordcount", "--policy", "dynamic-allocation"]],
+)
+def test_a_narrow_terminal_cuts_no_name_and_no_figure(arguments: list[str]) -> None:
+    environment = {**os.environ, "COLUMNS": "60"}
+    shown = subprocess.run(
+        [*COMMAND, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
+    assert max(map(len, shown.splitlines())) <= 60
