@@ -52,10 +52,11 @@ def override(
 
     if not name.strip():
         raise BadInput("the name of an application is expected, not an empty one")
-    with closing(open_journal(_place(journal, config))) as opened:
+    says_something = bool(pin or veto or force or clear)
+    with closing(open_journal(_place(journal, config, says_something))) as opened:
         # what is said outlives the run
         name = name_of(opened, name)
-        if pin or veto or force or clear:
+        if says_something:
             keep(opened, time.time(), name, who(), pin or (), veto or (), force, clear)
         said = said_by_operators(opened, name)
         said["obeyed"] = is_obeyed(opened, name, said["force"])
@@ -82,7 +83,10 @@ def in_words(name: str, said: Mapping[str, Any]) -> str:
     return f"{name}: {told} (by {said['by']})" if told else f"{name}: nothing is overridden"
 
 
-def _place(journal: str | None, config: Path | None) -> str:
+def _place(journal: str | None, config: Path | None, written: bool) -> str:
+    """Where the journal is; who only looks, and names one that is not there, has the wrong one in mind."""
     from penstock.settings import load_settings
 
+    if journal and not written and "://" not in journal and not Path(journal).exists():
+        raise BadInput(f"--journal: {journal}: no such file")
     return journal or load_settings(config).journal

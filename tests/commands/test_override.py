@@ -149,3 +149,12 @@ def test_a_user_without_a_name_has_a_word_too(problem: Exception):
         raise problem
 
     assert who(ask).startswith("user ") and who()
+
+
+def test_looking_into_a_journal_that_is_not_there_makes_none(capsys: Captured, tmp_path: Path):
+    absent = tmp_path / "somewhere" / "else.db"
+    assert perform(["override", "words", "--journal", str(absent)]) == 2
+    assert complaint(capsys) == f"--journal: {absent}: no such file"
+    assert not absent.parent.exists()
+    assert perform(["override", "words", "--pin", "heap", "--journal", str(absent)]) == 0
+    assert perform(["override", "words", "--journal", str(absent)]) == 0
