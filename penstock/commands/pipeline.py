@@ -62,13 +62,15 @@ def run(  # noqa: PLR0913, PLR0917
     as_json: Json = False,
 ) -> None:
     """Run the functions of a pipeline until it is stopped; while another process does, stand by."""
+    from penstock.decide.registry import policy_entry
     from penstock.pipeline.yaml_form import load_pipeline
     from penstock.settings import load_settings
 
+    # complain before Spark is up
     pipeline = load_pipeline(file)
     spark_conf = parse_conf(conf or ())
     chosen = {} if policy is None else {"policy": policy}
-    load_settings(config, spark_conf=spark_conf, arguments=chosen)
+    policy_entry(load_settings(config, spark_conf=spark_conf, arguments=chosen).policy)
     options: dict[str, Any] = {"checkpoints": checkpoints, "trigger": trigger, "lease": lease}
     options["executors"] = _limits(executors)
     patience, _, _ = _seconds("--for", seconds), _seconds("--trigger", trigger), _seconds("--lease", lease)

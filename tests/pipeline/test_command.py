@@ -138,3 +138,9 @@ def test_nothing_runs(config, capsys):
 def test_options_are_checked_before_anything_starts(tmp_path, capsys, option, given, said):
     assert perform(["pipeline", "run", str(written(tmp_path, YAML)), option, given]) == 2
     assert complaint(capsys).startswith(f"{option}: {said}")
+
+
+@pytest.mark.parametrize("words", [["--policy", "ds3"], ["--conf", "spark.penstock.policy=ds3"]])
+def test_an_unknown_policy_is_told_before_anything_starts(tmp_path, capsys, words):
+    assert perform(["pipeline", "run", str(written(tmp_path, YAML)), *words]) == 2
+    assert complaint(capsys) == "policy: unknown policy 'ds3'; did you mean 'ds2'?"
