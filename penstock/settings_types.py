@@ -83,7 +83,7 @@ def _location(written: object) -> object:
         return written
     if not str(written).strip():
         # its path would be the present directory, and hide that nothing was given
-        return ""
+        raise ValueError("a path or an address is expected")
     try:
         return str(Path(written).expanduser())
     except RuntimeError:
@@ -101,4 +101,4 @@ OptionalText = Annotated[str | None, BeforeValidator(_optional_text)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 NamedDurations = Annotated[dict[str, float], BeforeValidator(_named_durations)]
 NamedTexts = Annotated[dict[str, str], BeforeValidator(_named_texts)]
-Location = Annotated[str, BeforeValidator(_location), Field(min_length=1)]
+Location = Annotated[str, BeforeValidator(_location)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -17,6 +18,7 @@ from rich.console import Console, RenderableType
 from penstock.errors import BadInput, PenstockError
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
+_CANNOT_BE_LOOKED_AT = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 
 Json = Annotated[bool, typer.Option("--json", help="End standard output with one JSON object.")]
 Parameters = ParamSpec("Parameters")
@@ -36,6 +38,12 @@ def reported(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
             if error.reason != "surrogates not allowed":
                 raise
             refused = BadInput(f"{error.object!r}: not text in UTF-8")
+            raise _ending(refused, bool(kwargs.get("as_json"))) from error
+        except OSError as error:
+            # whether a file is there cannot be asked everywhere
+            if error.filename is None or error.errno not in _CANNOT_BE_LOOKED_AT:
+                raise
+            refused = BadInput(f"{error.filename}: cannot be looked at: {error.strerror}")
             raise _ending(refused, bool(kwargs.get("as_json"))) from error
 
     return run

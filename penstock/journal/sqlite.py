@@ -110,6 +110,9 @@ class SqliteFile:
             check_version(version, self.name)
             if version == present_version():
                 return
+            if version == 0 and not self.create:
+                # an empty file is perhaps somebody's log, and no place for tables
+                raise JournalUnavailable(f"there is no journal at {self.name}")
         self._use_write_ahead_log()
         with self._transaction(writes=True) as connection:
             migrate(connection, self.name)

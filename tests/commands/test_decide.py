@@ -107,9 +107,9 @@ def test_decide_by_another_policy_gives_its_reason(capsys: Captured, recorded: l
 
 
 def test_targets_of_operators_are_enough_for_queueing() -> None:
-    of_operators = Settings(journal="", runtime_directory="", queueing_operator_targets={"count": 2.0})
+    of_operators = Settings(queueing_operator_targets={"count": 2.0})
     assert policy_entry("queueing").lacks(of_operators) == ""
-    assert policy_entry("queueing").lacks(Settings(journal="", runtime_directory="")) == "latency_target"
+    assert policy_entry("queueing").lacks(Settings()) == "latency_target"
     assert policy_entry("drs").lacks(of_operators) == "latency_target"
 
 

@@ -67,7 +67,7 @@ def test_a_full_standard_output_is_one_line(options: list[str]) -> None:
         ["decide", "--topology", "\udcff.csv", "--rates", "rates.csv"],
         ["simulate", "\udcff"],
         ["diagnose", "\udcff.parquet"],
-        ["override", "\udcff", "--journal", "{}/journal.db"],
+        ["override", "\udcff", "--pin", "heap", "--journal", "{}/journal.db"],
     ],
 )
 def test_bytes_that_are_no_text_are_told_in_the_object(
@@ -77,6 +77,17 @@ def test_bytes_that_are_no_text_are_told_in_the_object(
     told = capsys.readouterr()
     assert "\\udcff" in json.loads(told.out)["error"]
     assert told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["diagnose", "{}"], ["simulate", "{}/x"], ["run", "{}"], ["replay", "{}"], ["fleet", "status", "{}"]],
+)
+def test_a_path_that_the_system_refuses_is_one_line(arguments: list[str], capsys: Captured) -> None:
+    long = "a" * 5000
+    assert perform([word.format(long) for word in arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("penstock: error: ") and "File name too long" in line
 
 
 def test_a_path_in_a_result_may_hold_any_bytes() -> None:

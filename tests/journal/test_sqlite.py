@@ -73,6 +73,16 @@ def test_a_reader_does_not_create_a_journal(path: Path):
     assert str(path) in str(refused.value) and not path.parent.exists()
 
 
+def test_a_reader_makes_no_journal_of_an_empty_file(tmp_path: Path):
+    empty = tmp_path / "application.log"
+    empty.touch()
+    with pytest.raises(JournalUnavailable, match="there is no journal at"):
+        open_journal(empty, create=False)
+    assert empty.stat().st_size == 0
+    open_journal(empty).observed(1.0, a_window())
+    open_journal(empty, create=False).close()
+
+
 def test_a_directory_in_place_of_the_file_is_named(tmp_path: Path):
     with pytest.raises(JournalUnavailable, match="is a directory") as refused:
         open_journal(tmp_path)
