@@ -6,6 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import orjson
@@ -29,6 +30,10 @@ from penstock.diagnose.log_files import LogFiles
 from penstock.diagnose.task_metrics import Fields, logged_measures
 from penstock.errors import BadInput
 
+_END_OF_TIMES = 10**14
+"""Milliseconds up to the year 5138; a later time is none, and may not fit once it is in microseconds."""
+_MOST_CORES = 100_000
+"""Of one executor; whatever says more is not believed, and cores are counted as unknown."""
 _PREFIX = b'{"Event":"'
 _SQL_TIMES = {
     "time to commit changes": "state_commit",
@@ -109,10 +114,12 @@ class EventLogReader:
                 handler(event)
         except orjson.JSONDecodeError:
             self._warnings["lines that are cut or are not JSON"] += 1
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             self._warnings["events that lack what they should have"] += 1
 
     def _saw(self, time: int) -> int:
+        if not -1 <= time < _END_OF_TIMES:
+            raise ValueError(f"{time} is no time in milliseconds")
         self._latest = max(self._latest, time)
         return time
 
@@ -128,7 +135,8 @@ class EventLogReader:
 
     def _executor_added(self, event: Fields) -> None:
         executor = self._executor(str(event["Executor ID"]))
-        executor.cores = int(event["Executor Info"].get("Total Cores", 0))
+        cores = int(event["Executor Info"].get("Total Cores") or 0)
+        executor.cores = cores if 0 <= cores < _MOST_CORES else 0
         executor.host = str(event["Executor Info"].get("Host", ""))
         executor.added, executor.line = self._saw(int(event["Timestamp"])), self._line
 
@@ -144,9 +152,9 @@ class EventLogReader:
             job=int(event["Job ID"]),
             started=self._saw(int(event["Submission Time"])),
             line=self._line,
-            stages=tuple(event.get("Stage IDs") or ()),
-            query=properties.get("sql.streaming.queryId", ""),
-            run=properties.get("sql.streaming.runId", ""),
+            stages=_numbers(event.get("Stage IDs") or ()),
+            query=str(properties.get("sql.streaming.queryId", "")),
+            run=str(properties.get("sql.streaming.runId", "")),
             batch=int(properties.get("streaming.sql.batchId", -1)),
         )
         # Stages whose output an earlier job has left are skipped, and are told of nowhere else.
@@ -163,7 +171,7 @@ class EventLogReader:
         stage = self._stages.setdefault(key, Stage(*key))
         stage.name = str(information.get("Stage Name", stage.name))
         stage.tasks = int(information.get("Number of Tasks", stage.tasks))
-        stage.parents = tuple(information.get("Parent IDs") or stage.parents)
+        stage.parents = _numbers(information.get("Parent IDs") or stage.parents)
         rdds = information.get("RDD Info") or ()
         stage.chain = stage.chain or chain_of(rdds)
         # Spark names the stage's own RDD first, then those it is computed from.
@@ -187,7 +195,6 @@ class EventLogReader:
         task = int(information["Task ID"])
         if task in self._rows:
             return self._rows[task]
-        row = self._rows[task] = len(self._rows)
         executor = self._executor_places.setdefault(
             str(information["Executor ID"]), len(self._executor_places)
         )
@@ -205,8 +212,11 @@ class EventLogReader:
             "started": self._line,
             "ended": -1,
         }
-        for name, column in self._columns.items():
-            column.append(known.get(name, 0))
+        # an event that cannot be read must leave no row behind, nor a part of one
+        values = array("q", [known.get(name, 0) for name in self._columns])
+        for column, value in zip(self._columns.values(), values, strict=True):
+            column.append(value)
+        row = self._rows[task] = len(self._rows)
         return row
 
     def _task_start(self, event: Fields) -> None:
@@ -214,9 +224,10 @@ class EventLogReader:
 
     def _task_end(self, event: Fields) -> None:
         information, columns = event["Task Info"], self._columns
+        finish = int(information["Finish Time"])
         row = self._row(event, information)
+        columns["finish"][row] = self._saw(finish)
         columns["ended"][row] = self._line
-        columns["finish"][row] = self._saw(int(information["Finish Time"]))
         columns["getting_result"][row] = int(information.get("Getting Result Time") or -1)
         columns["outcome"][row] = _outcome(event, information)
         metrics = event.get("Task Metrics")
@@ -239,13 +250,13 @@ class EventLogReader:
             execution.ended, execution.ended_at_line = self._saw(int(event["time"])), self._line
 
     def _query_started(self, event: Fields) -> None:
-        self._names[str(event["id"])] = event.get("name") or str(event["id"])[:8]
+        self._names[str(event["id"])] = str(event.get("name") or str(event["id"])[:8])
 
     def _query_progress(self, event: Fields) -> None:
         progress = event["progress"]
         if isinstance(progress, str):
             progress = orjson.loads(progress)
-        self._names.setdefault(str(progress["id"]), progress.get("name") or str(progress["id"])[:8])
+        self._names.setdefault(str(progress["id"]), str(progress.get("name") or str(progress["id"])[:8]))
         start = datetime.fromisoformat(str(progress["timestamp"]).replace("Z", "+00:00"))
         phases = {name: float(value) for name, value in (progress.get("durationMs") or {}).items()}
         batch = Batch(
@@ -300,6 +311,10 @@ def chain_of(rdds: Iterable[Fields]) -> str:
         if name and name not in names[-1:]:
             names.append(name)
     return " > ".join(dict.fromkeys(names))
+
+
+def _numbers(identifiers: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(int(one) for one in identifiers)
 
 
 def _outcome(event: Fields, information: Fields) -> int:

@@ -186,6 +186,37 @@ def test_paths_that_hold_no_log_are_named(tmp_path):
         find_logs(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("Executor ID", None), ("Launch Time", "x"), ("Launch Time", 10**30), ("Index", 10**30)],
+)
+def test_a_task_that_cannot_be_read_takes_no_row_of_another(field, value):
+    """Its end tells all of it once more, and what is read of other tasks stays theirs."""
+    lines = skewed_job().lines
+    first = next(place for place, line in enumerate(lines) if b"TaskStart" in line)
+    event = json.loads(lines[first])
+    event["Task Info"][field] = value
+    if value is None:
+        del event["Task Info"][field]
+    broken = read_log([*lines[:first], json.dumps(event).encode(), *lines[first + 1 :]])
+    assert broken.warnings == {"events that lack what they should have": 1}
+    assert finishes(broken) == finishes(read_log(lines))
+
+
+def finishes(log):
+    """Task → from when to when it ran, and where."""
+    launch, finish = log.tasks["launch"].tolist(), log.tasks["finish"].tolist()
+    places = [log.tasks.executors[place] for place in log.tasks["executor"].tolist()]
+    return dict(zip(log.tasks["task"].tolist(), zip(launch, finish, places, strict=True), strict=True))
+
+
+@pytest.mark.parametrize("cores", [-5, 10**30, 1e308, None])
+def test_cores_that_cannot_be_are_unknown(cores):
+    known, told = b'"Total Cores":2', b'"Total Cores":' + json.dumps(cores).encode()
+    log = read_log([line.replace(known, told) for line in skewed_job().lines])
+    assert {one.cores for one in log.executors.values()} == {0}
+
+
 def test_an_old_log_without_newer_fields_is_read():
     lines = [
         {"Event": "SparkListenerLogStart", "Spark Version": "2.1.0"},
