@@ -103,7 +103,11 @@ class Density:
 
 
 def _moment(microseconds: int) -> str:
-    return datetime.fromtimestamp(microseconds / 1e6).isoformat(timespec="milliseconds")
+    try:
+        return datetime.fromtimestamp(microseconds / 1e6).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        # a clock that does not count from 1970, or in other units
+        return f"{microseconds / 1e6:g} s"
 
 
 def _whole(events: float) -> int:
@@ -116,7 +120,9 @@ def density_of(chunks: Iterable[tuple[Times, Times | None]], start_us: int, end_
     counts = np.zeros(PARTS, dtype=np.int64)
     width = max(1, end_us - start_us)
     for times, weights in chunks:
-        place = np.clip((times - start_us) * PARTS // width, 0, PARTS - 1)
+        # whole numbers would overflow where one wrong clock makes the span a century long
+        share = (times.astype(np.float64) - start_us) / width
+        place = np.clip(share * PARTS, 0, PARTS - 1).astype(np.int64)
         counts += np.bincount(place, weights, PARTS).astype(np.int64)
     return Density(start_us, end_us, counts)
 

@@ -145,6 +145,9 @@ def from_table(table: pa.Table) -> Trace:
     if missing:
         raise BadInput(f"a trace needs the column {missing[0]}; this one has {', '.join(table.column_names)}")
     worker, workers = _decoded(table, "worker")
+    if len(worker) and int(worker.min()) < 0:
+        # the compiled passes index by it, and do not look whether it is there
+        raise BadInput("the trace column worker has a null; every event needs a worker")
     remote, remotes = _decoded(table, "remote")
     names = list(dict.fromkeys([*workers, *remotes]))
     place = {name: index for index, name in enumerate(names)}
@@ -177,10 +180,15 @@ def _dictionary(codes: npt.NDArray[np.integer], names: Sequence[str]) -> pa.Arra
 def _integers(table: pa.Table, name: str) -> Times:
     if name not in table.column_names:
         return np.zeros(table.num_rows, dtype=np.int64)
-    column = table.column(name)
+    return whole_numbers(table.column(name), name)
+
+
+def whole_numbers(column: pa.ChunkedArray | pa.Array, name: str) -> Times:
+    """The numbers of a column; one that holds anything else is named."""
     if column.null_count or not pa.types.is_integer(column.type):
         raise BadInput(f"the trace column {name} must hold whole numbers and no nulls")
-    return np.asarray(column.to_numpy(), dtype=np.int64)
+    whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    return np.asarray(whole.to_numpy(), dtype=np.int64)
 
 
 def _decoded(table: pa.Table, name: str) -> tuple[Indices, list[str]]:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from penstock.diagnose.activity_graph import ActivityGraph, activity_graph
 from penstock.diagnose.density import Bounds, Density, Part, Span, cut_to_fit, density_of
 from penstock.diagnose.layout import laid_out_windows, open_after
-from penstock.diagnose.trace import EVENT_COLUMNS, Kind, Times, Trace, from_table
+from penstock.diagnose.trace import EVENT_COLUMNS, Kind, Times, Trace, from_table, whole_numbers
 from penstock.diagnose.trace_files import read_trace, refused, trace_files
 from penstock.errors import BadInput
 
@@ -88,7 +88,7 @@ def _times(path: Path) -> Iterator[Times]:
     for batch in _batches(path, ["time_us"]):
         if not batch.num_columns:
             raise BadInput(f"{path}: a trace needs the column time_us")
-        yield np.asarray(batch.column(0).to_numpy(zero_copy_only=False), dtype=np.int64)
+        yield whole_numbers(batch.column(0), "time_us")
 
 
 def _batches(path: Path, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -178,6 +180,22 @@ def test_rows_out_of_order_need_the_whole_trace(tmp_path):
     assert diagnose_trace(path, Span()).whole.events == len(trace)
     with pytest.raises(BadInput, match="not in order of time"):
         diagnose_trace(path, Span(SECOND // 10, memory=room(60_000)))
+
+
+@pytest.mark.parametrize("times", [["soon", "later"], [None, 5], [1.5, 2.5]])
+def test_times_that_are_no_numbers_are_named_before_anything_is_cut(tmp_path, times):
+    path = tmp_path / "trace.parquet"
+    pq.write_table(pa.table({"time_us": times}), path)
+    with pytest.raises(BadInput, match="the trace column time_us must hold whole numbers"):
+        diagnose_trace(path, Span(SECOND, memory=room(1)))
+
+
+def test_times_of_any_clock_are_counted_and_told():
+    far = np.array([-(2**62), 0, 2**62], dtype=np.int64)
+    density = density_of([(far, None)], -(2**62), 2**62)
+    assert density.between(-(2**62), 2**62) == density.events == 3
+    with pytest.raises(BadInput, match=r"events are from -4\.61169e\+12 s to 4\.61169e\+12 s"):
+        Span(start_us=5, end_us=5).within(-(2**62), 2**62)
 
 
 def test_a_diagnosis_in_parts_names_the_same_causes():

@@ -43,7 +43,8 @@ def test_plain_strings_and_missing_optional_columns_are_read():
 @pytest.mark.parametrize(
     ("change", "word"),
     [({"kind": ["begin", "end"]}, "begin"), ({"activity": ["thinking", "io"]}, "thinking"),
-     ({"time_us": [1.5, 2.0]}, "time_us"), ({"time_us": None}, "time_us")],
+     ({"time_us": [1.5, 2.0]}, "time_us"), ({"time_us": None}, "time_us"),
+     ({"worker": ["a", None]}, "worker has a null"), ({"worker": pa.nulls(2)}, "worker has a null")],
 )  # fmt: skip
 def test_bad_columns_are_named(change, word):
     columns = {
