@@ -50,7 +50,7 @@ def replay(
     try:
         observations, actions = _recorded(journal, app)
         found = replayed(observations, actions, made, settings.manager())
-    except (JournalUnavailable, BadMetrics, KeyError, TypeError) as error:
+    except (JournalUnavailable, BadMetrics, LookupError, TypeError, AttributeError) as error:
         told = str(error) if isinstance(error, JournalUnavailable | BadMetrics) else repr(error)
         raise BadInput(f"{named}: cannot be replayed: {told}") from error
     except BadInput as error:

@@ -144,7 +144,7 @@ class SqliteFile:
     def _translated(self, verb: str) -> Iterator[None]:
         try:
             yield
-        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        except (SQLAlchemyError, sqlite3.Error, orjson.JSONDecodeError, OSError) as error:
             self.close()  # a connection that met a full or damaged disk is not trusted again
             raise JournalUnavailable(
                 f"the journal {self.name} cannot be {verb}: {_in_plain_words(error)}"
@@ -168,6 +168,8 @@ def _begin(connection: Connection) -> None:
 def _in_plain_words(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or str(error)
+    if isinstance(error, orjson.JSONDecodeError):
+        return f"a row is damaged ({error})"
     cause = str(error.orig) if isinstance(error, DBAPIError) else str(error)
     for sign, words in _PLAIN_WORDS.items():
         if sign in cause.lower():

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,16 @@ def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path):
     with pytest.raises(JournalUnavailable, match="the file is not a SQLite database"):
         open_journal(path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("cell", ["{", "", "nonsense"])
+def test_a_cell_that_is_no_json_is_reported(path: Path, cell: str):
+    with closing(open_journal(path)) as journal:
+        journal.observed(1.0, a_window())
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE observations SET warnings = ?", (cell,))
+        with pytest.raises(JournalUnavailable, match="a row is damaged"):
+            journal.observations()
 
 
 def test_a_file_damaged_in_the_middle_is_reported(path: Path):

@@ -138,12 +138,15 @@ def test_what_is_no_window_is_refused(spoilt):
 
 def test_bad_journals_end_with_exit_code_2_and_one_line(capsys, tmp_path):
     foreign, torn, empty, old = (tmp_path / name for name in ("foreign", "torn.db", "empty.db", "old.db"))
+    other = tmp_path / "other.db"
     foreign.write_text("this is no database, whatever its name says")
-    for path in (torn, old):
+    for path in (torn, old, other):
         recorded(path)[0].close()
     open_journal(empty).close()
     with sqlite3.connect(old) as connection:
         connection.execute('UPDATE observations SET queries = \'[{"name": "w", "colour": 3}]\'')
+    with sqlite3.connect(other) as connection:
+        connection.execute("UPDATE observations SET parallelism = '[]'")
     content = torn.read_bytes()
     torn.write_bytes(content[: len(content) // 3])
     (tmp_path / "torn.db-wal").unlink(missing_ok=True)
@@ -153,6 +156,7 @@ def test_bad_journals_end_with_exit_code_2_and_one_line(capsys, tmp_path):
         foreign: "",
         torn: "",
         old: "colour",
+        other: "cannot be replayed",
     }
     for path, words in said.items():
         assert perform(["replay", str(path)]) == 2, path
