@@ -20,7 +20,9 @@ class Restarting:
 
 
 @pytest.mark.parametrize(
-    ("restarts", "waits"), [(RecommendOnly(), False), (Restarting(), True), (None, True)], ids=str
+    ("restarts", "waits"),
+    [(RecommendOnly(), False), (Restarting(), True), (None, True)],
+    ids=["recommended", "allowed", "unknown"],
 )
 def test_growth_waits_for_new_settings_only_where_they_will_come(restarts: RestartJudge | None, waits: bool):
     application = Application(needed=9)
