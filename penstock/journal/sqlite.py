@@ -23,7 +23,7 @@ BUSY_SECONDS = 5.0
 
 _PLAIN_WORDS = {
     "full": "the disk is full",
-    "readonly": "it is read-only",
+    "readonly": "it is read-only, or its directory is: to be read it must lie where you may write, too",
     "locked": "another process has kept it locked for too long",
     "not a database": "the file is not a SQLite database",
     "malformed": "the file is damaged",
