@@ -126,6 +126,10 @@ class _Said:
     ds2_executors: int | None
     veto: str
 
+    def outlasts(self, later: Proposal | NotReady) -> bool:
+        """Whether DS2 has answered, and says nothing now: a window may be without a batch."""
+        return isinstance(later, NotReady) and not isinstance(self.ds2, NotReady)
+
     @property
     def is_final(self) -> bool:
         """Whether waiting would tell no more: DS2 holds, or what it asks for was judged."""
@@ -183,7 +187,7 @@ class _Experiment:
         return replace(found, moving=tuple(one for one in between if one.start > skewed[-1].start))
 
     def _said(self, source: SparkSource, settings: Settings) -> _Said:
-        """Observe until DS2 has proposed a size and two batches were analysed; the last word counts."""
+        """Observe until DS2 has proposed a size and two batches were analysed; its last word counts."""
         self.progress(f"{self.share:.0%} to one key: diagnosing")
         policy, said, analysed = make_policy(settings), None, 0
         deadline = time.monotonic() + WATCHED_SECONDS
@@ -197,6 +201,8 @@ class _Experiment:
             if isinstance(window, NotReady) or not window.queries[0].critical:
                 continue
             proposal = policy.propose(window)
+            if said is not None and said.outlasts(proposal):
+                continue
             analysed = len({one.batch_id for one in window.queries[0].critical})
             asked = proposal.parallelism.get(EXECUTORS) if isinstance(proposal, Scale) else None
             veto = (useless(window) or "") if asked is not None else ""
