@@ -217,10 +217,13 @@ class SagePolicy:
         """P4 does not wait for settings that are only recommended, or refused for now: a backlog does not."""
         if self.restarts is None or not isinstance(wanted, Resize):
             return wanted
-        refused = self.restarts.judge(given.now, wanted)
         said = replace(given.overrides, vetoed=given.overrides.vetoed | _NEW_SETTINGS_UP, forced=Rule.NONE)
         found = decide(replace(given, overrides=said), self._judged_by)
-        if isinstance(refused, Accepted) or not _grows(found):
+        if not _grows(found):
+            return wanted
+        # asked last, and seldom: the answer is looked up in the journal
+        refused = self.restarts.judge(given.now, wanted)
+        if isinstance(refused, Accepted):
             return wanted
         grown = self._proposed(given, found, window, held)
         note = f"what comes before it waits, by {refused.guardrail}: {wanted.reason}"
