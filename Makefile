@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test soak fuzz bench lint docs java postgres redis clean
+.PHONY: help demo test test-busy soak fuzz bench lint docs java postgres redis clean
 
 help:
 	@echo "make demo    the autopilot at work on a local cluster, under four minutes"
 	@echo "make test    all checks and tests"
+	@echo "make test-busy  all tests three times, with two busy loops beside them"
 	@echo "make soak    the longest tests on a cluster, which make test leaves out"
 	@echo "make fuzz    the properties with other examples than make test has, and more of them"
 	@echo "make bench   all benchmarks"
@@ -16,7 +17,7 @@ help:
 	@echo "make docs    write docs/configuration.md anew"
 	@echo "make clean   remove what the other targets made"
 
-$(READY): requirements.txt pyproject.toml scripts/setup.sh
+$(READY): requirements.txt pyproject.toml penstock_lab/pyproject.toml scripts/setup.sh
 	@scripts/setup.sh python $(VENV)
 
 java:
@@ -31,11 +32,14 @@ redis:
 demo: java $(READY)
 	@$(BIN)/penstock demo
 
-# Fast tests come first, on all cores; those on a cluster one after the other, which takes a quarter of
-# an hour on two cores; no new one starts after 40 minutes.
+# Fast tests come first, on all cores; those on a cluster one after the other. No new one starts after the
+# session's time, which leaves room for a machine with other work on it.
 test: java postgres redis $(READY) lint
-	$(BIN)/pytest -m "not spark" --numprocesses=auto --session-timeout=600
+	$(BIN)/pytest -m "not spark" --numprocesses=auto --session-timeout=1200
 	$(BIN)/pytest -m "spark and not soak" --session-timeout=2400
+
+test-busy: java postgres redis $(READY)
+	@scripts/busy.sh 3 $(MAKE) test
 
 # What takes a minute or more each beside what `test` has already shown in a smaller way.
 soak: java postgres redis $(READY)
@@ -52,7 +56,7 @@ lint: $(READY)
 
 # All of them, also when one fails.
 bench: java $(READY)
-	@failed=; for name in $$($(BIN)/python -c 'from penstock.bench import BENCHES; print(*BENCHES)'); do \
+	@failed=; for name in $$($(BIN)/python -c 'from penstock_lab.report.catalog import BENCHES; print(*BENCHES)'); do \
 		$(BIN)/penstock bench $$name || failed="$$failed $$name"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
@@ -63,4 +67,4 @@ docs: $(READY)
 clean:
 	rm -rf $(VENV) build dist *.egg-info artifacts spark-warehouse metastore_db derby.log docs/*.new
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find penstock tests -name __pycache__ -type d -exec rm -rf {} +
+	find penstock penstock_lab tests -name __pycache__ -type d -exec rm -rf {} +

@@ -1,61 +1,55 @@
-"""The commands; the only place that wires parts together."""
+"""The `penstock` command: all commands under one name."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import typer
 
 from penstock import __version__
-from penstock.commands import (
-    audit,
-    benches,
-    diagnosis,
-    evidence,
-    fleet,
-    live,
-    migration,
-    offline,
-    override,
-    pipeline,
-    replay,
-    run,
-    setup,
-    simulate,
-    workload,
-)
-from penstock.commands.printing import BAD_USAGE, DONE, FAILED, complain, print_json
+from penstock.commands import config, diagnosis, fleet, journal, laboratory, live, offline, pipeline, run
+from penstock.commands.printing import DONE, FAILED, complain, report_bad_usage, report_errors
 
 INTERRUPTED = 130
 _OUTPUT_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    *(live.watch, live.status, live.pause, live.resume, live.state, live.rebalance, live.drain),
+    *(offline.decide, offline.policies, offline.simulate, offline.replay),
+    *(journal.actions, journal.explain, journal.override, diagnosis.diagnose),
+)
+_GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
+    "pipeline": (
+        "Functions joined by topics: run, status, scale, stop, draw.",
+        (pipeline.run, pipeline.status, pipeline.scale, pipeline.stop, pipeline.draw),
+    ),
+    "fleet": (
+        "Decisions for many applications, and how they stand.",
+        (fleet.run, fleet.status, fleet.key),
+    ),
+}
 
 app = typer.Typer(
     name="penstock",
-    help="The autopilot for Spark Structured Streaming.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-run.add_to(app)
-live.add_to(app)
-migration.add_to(app)
-offline.add_to(app)
-pipeline.add_to(app)
-simulate.add_to(app)
-replay.add_to(app)
-audit.add_to(app)
-override.add_to(app)
-diagnosis.add_to(app)
-fleet.add_to(app)
-benches.add_to(app)
-workload.add_to(app)
-evidence.add_to(app)
-setup.add_to(app)
+# what follows the script belongs to the script, options too
+app.command("run", context_settings={"allow_interspersed_args": False})(report_errors(run.run))
+for command in _COMMANDS:
+    app.command(command.__name__)(report_errors(command))
+for name, (summary, members) in _GROUPS.items():
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    for member in members:
+        group.command(member.__name__)(report_errors(member))
+    app.add_typer(group, name=name, help=summary)
+laboratory.add_to(app)
+app.command("config")(report_errors(config.config))
 
 
 def _show_version(asked: bool) -> None:
@@ -70,7 +64,10 @@ def _common(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """The autopilot for Spark Structured Streaming."""
+    """The autopilot for Spark Structured Streaming.
+
+    Begin with `penstock run job.py`, look on with `penstock watch`, and ask `penstock actions` what it did.
+    """
 
 
 def perform(arguments: Sequence[str] | None = None) -> int:
@@ -83,50 +80,12 @@ def perform(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not isinstance(error, usage_error):
             raise
-        return _bad_usage(error, sys.argv[1:] if arguments is None else arguments)
+        return report_bad_usage(error, sys.argv[1:] if arguments is None else arguments)
     return code if isinstance(code, int) else DONE
 
 
-def _bad_usage(error: Exception, arguments: Sequence[str]) -> int:
-    context = getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
-        sys.stderr.write(context.get_help() + "\n")
-        return BAD_USAGE
-    said = getattr(error, "format_message", lambda: str(error))()
-    hint = f" (see {context.command_path} --help)" if context is not None else ""
-    complain(said.rstrip(".") + hint)
-    if _wants_json(context, arguments):
-        print_json({"error": said.rstrip(".") + hint})
-    return BAD_USAGE
-
-
-def _wants_json(context: Any, arguments: Sequence[str]) -> bool:
-    """Whether `--json` was meant for us: the parser has failed, so the words themselves must tell."""
-    ours = list(arguments)
-    if "--" in ours:
-        ours = ours[: ours.index("--")]
-    is_command = context is not None and not hasattr(context.command, "commands")
-    if is_command and not context.allow_interspersed_args:
-        ours = ours[: _first_positional(context, ours)]
-    return "--json" in ours
-
-
-def _first_positional(context: Any, words: Sequence[str]) -> int:
-    """Where the command's first own argument stands; what follows it may belong to a user's script."""
-    valued = {
-        name
-        for option in context.command.params
-        for name in option.opts
-        if name.startswith("-") and not getattr(option, "is_flag", False)
-    }
-    at = list(words).index(context.info_name) + 1
-    while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] in valued else 1
-    return at
-
-
 def main() -> None:
-    """The entry point of the `penstock` command."""
+    """Run the command of this process and end with its exit code."""
     try:
         sys.exit(perform())
     except BrokenPipeError:

@@ -61,7 +61,7 @@ set_up_python() {
     echo "setup: installing the packages of requirements.txt" >&2
     install="$environment/bin/python -m pip install --quiet --disable-pip-version-check"
     $install --requirement requirements.txt || give_up "pip could not install requirements.txt"
-    $install --no-deps --no-build-isolation --editable . || give_up "pip could not install the project itself"
+    $install --no-deps --no-build-isolation --editable . --editable ./penstock_lab || give_up "pip could not install the project itself"
     touch "$environment/.ready"
 }
 

@@ -1,7 +1,13 @@
 """Fast tests first, so that what needs no cluster fails in seconds."""
 
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
+
+from penstock.journal.store import Journal, open_journal
 
 # a timing is never asserted in a test: a busy machine is slow, not wrong;
 # the same examples every time, so that a failure is of the change at hand: `make fuzz` looks for others
@@ -12,3 +18,10 @@ settings.load_profile("penstock")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    """An empty journal in a file."""
+    with closing(open_journal(tmp_path / "journal.db")) as opened:
+        yield opened

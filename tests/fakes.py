@@ -5,45 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.dataflow.batches import BatchExecution
 from penstock.dataflow.graph import LogicalGraph
-from penstock.dataflow.metrics import InstanceMetrics, MetricWindow
+from penstock.dataflow.metrics import BatchExecution
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import (
     EXECUTORS,
     ApplicationWindow,
-    Execution,
     ExecutorState,
-    QueryWindow,
+    SlotQuery,
+    SlotWindow,
     SourceRate,
 )
 from penstock.decide.outcome import Outcome, Status
-from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
-from penstock.decide.verdict import Accepted, NothingToDo, Verdict, Waiting
+from penstock.decide.policy import ExpectedEffect, Hold, MoveState, Proposal, Scale
+from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict, Waiting
 
 APPLICATION = "app-1"
 
 
 def a_query(
     start: float = 0.0,
-    end: float = 10.0,
     name: str = "words",
     offered: float = 100.0,
     observed: float = 80.0,
     backlog: float = 500.0,
     batch_seconds: Sequence[float] = (8.0,),
     period: float | None = 10.0,
-) -> QueryWindow:
-    graph = LogicalGraph(["read", "count"], [("read", "count")])
-    rows = [
-        InstanceMetrics("read", "0", records_in=800, records_out=800, useful_seconds=2.0),
-        InstanceMetrics("count", "0", records_in=800, records_out=80, useful_seconds=4.0),
-    ]
-    return QueryWindow(
+) -> SlotQuery:
+    return SlotQuery(
         query_id=f"{name}-id",
         name=name,
-        graph=graph,
-        metrics=MetricWindow.of(graph, start, end, rows),
+        graph=LogicalGraph(["read", "count"], [("read", "count")]),
         sources={"read": SourceRate(offered, observed, backlog)},
         batches=tuple(
             BatchExecution(number, start, seconds, slots=4, input_records=800, stages=())
@@ -57,18 +49,17 @@ def a_window(
     end: float = 10.0,
     executors: int = 2,
     seconds: float = 10.0,
-    queries: Sequence[QueryWindow] | None = None,
+    queries: Sequence[SlotQuery] | None = None,
     application: str = APPLICATION,
-) -> ApplicationWindow:
+) -> SlotWindow:
     """One query on executors of two cores each, over the `seconds` before `end`."""
     start = end - seconds
-    return ApplicationWindow(
+    return SlotWindow(
         application=application,
         start=start,
         end=end,
-        execution=Execution.SHARED_SLOTS,
         parallelism={EXECUTORS: executors},
-        queries=tuple(queries) if queries is not None else (a_query(start, end),),
+        queries=tuple(queries) if queries is not None else (a_query(start),),
         executors=tuple(ExecutorState(str(number), "node", 2) for number in range(1, executors + 1)),
         slots_per_executor=2,
     )
@@ -88,25 +79,6 @@ def an_outcome(
 ) -> Outcome:
     sizes = {EXECUTORS: executors}
     return Outcome(status, planned=sizes, requested=sizes, observed=sizes, seconds=seconds, detail=detail)
-
-
-@dataclass
-class SteppedClock:
-    """Time that passes only when it is told to, or when someone waits."""
-
-    at: float = 0.0
-    waits: list[float] = field(default_factory=list)
-
-    def now(self) -> float:
-        return self.at
-
-    def wait(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        self.at += seconds
-
-    def step(self, seconds: float) -> float:
-        self.at += seconds
-        return self.at
 
 
 @dataclass
@@ -192,6 +164,8 @@ class AgreeingManager:
     started: list[Scale] = field(default_factory=list)
     ended: list[Outcome] = field(default_factory=list)
     restored: list[float | None] = field(default_factory=list)
+    objection: Rejected | None = None
+    rejects_moves: Rejected | None = None
 
     def judge(self, now: float, window: ApplicationWindow, answer: Proposal | NotReady) -> Verdict:
         if isinstance(answer, NotReady):
@@ -199,6 +173,12 @@ class AgreeingManager:
         if isinstance(answer, Scale) and dict(answer.parallelism) != dict(window.parallelism):
             return Accepted(answer, self.notes)
         return NothingToDo(answer.reason)
+
+    def object_to_moves(self) -> Rejected | None:
+        return self.objection
+
+    def judge_move(self, window: ApplicationWindow, move: MoveState) -> Accepted | Rejected:
+        return self.rejects_moves or Accepted(move)
 
     def action_started(self, now: float, action: Scale) -> None:
         self.started.append(action)

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.decide.manager.restarts import Restarter
 from penstock.errors import JournalUnavailable
 from penstock.journal.store import Journal
-from penstock.loop import Loop, LoopSettings
-from tests.fakes import (
-    APPLICATION,
-    AgreeingManager,
-    FakeActuator,
-    FakeSource,
-    FixedPolicy,
-    a_scale,
-)
+from penstock.runtime.loop import Loop, LoopSettings
+from penstock.runtime.ports import Ports
+from tests.fakes import APPLICATION, AgreeingManager, FakeActuator, FakeSource, FixedPolicy, a_scale
 
 GROW = a_scale(4)
 
@@ -42,17 +37,18 @@ class FlakyRecord:
 class Setting:
     """A loop over fakes, ten seconds a policy interval."""
 
-    def __init__(self, record: FlakyRecord, *answers: Any, manager: Any = None, acts: bool = True) -> None:
+    def __init__(
+        self,
+        record: FlakyRecord,
+        *answers: Any,
+        manager: Any = None,
+        acts: bool = True,
+        restarter: Restarter | None = None,
+    ) -> None:
         self.actuator = FakeActuator()
         self.source = FakeSource(executors=lambda: self.actuator.size)
         self.policy = FixedPolicy(*answers)
         self.manager = manager or AgreeingManager()
-        self.loop = Loop(
-            APPLICATION,
-            self.source,
-            self.policy,
-            self.manager,
-            record,
-            self.actuator if acts else None,
-            LoopSettings(policy_interval=10.0),
-        )
+        actuator = self.actuator if acts else None
+        ports = Ports(self.source, self.policy, self.manager, record, actuator, restarter=restarter)
+        self.loop = Loop(APPLICATION, ports, LoopSettings(policy_interval=10.0))

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+import typer
 
 from penstock import __version__
-from penstock.cli import perform
+from penstock.cli import app, perform
+from penstock.commands.laboratory import COMMANDS as LABORATORY
 from penstock.decide.registry import POLICIES
 from tests.commands.command_line import Captured, complaint, last_json
 
-COMMANDS = [
-    *("run", "watch", "status", "pause", "resume", "state", "rebalance", "drain"),
-    *("decide", "simulate", "policies", "actions", "explain", "diagnose", "bench", "demo", "config"),
-]
+
+def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """All commands, those of groups by their full names."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield path
+    for name in inner or ():
+        yield from leaves(inner[name], (*path, name))
+
+
+COMMANDS = sorted(leaves(typer.main.get_command(app)))
 
 
 def test_the_version(capsys: Captured) -> None:
@@ -20,9 +33,9 @@ def test_the_version(capsys: Captured) -> None:
     assert capsys.readouterr().out == f"penstock {__version__}\n"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself_and_takes_json(capsys: Captured, command: str) -> None:
-    assert perform([command, "--help"]) == 0
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself_and_takes_json(capsys: Captured, command: tuple[str, ...]) -> None:
+    assert perform([*command, "--help"]) == 0
     assert "--json" in capsys.readouterr().out
 
 
@@ -31,13 +44,22 @@ def test_without_a_command_the_help_is_shown(capsys: Captured) -> None:
     assert "Commands:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("group", [[], ["fleet"], ["pipeline"]])
+def test_a_list_of_commands_cuts_no_summary_of_the_product(capsys: Captured, group: list[str]) -> None:
+    assert perform([*group, "--help"]) == 0
+    listed = [line.split() for line in capsys.readouterr().out.partition("Commands:")[2].splitlines()]
+    assert not [
+        words for words in listed if words and words[0] not in LABORATORY and words[-1].endswith("...")
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["frobnicate"], "No such command 'frobnicate'"),
         (["watch", "--frob"], "--frob"),
         (["decide"], "--topology"),
-        (["explain", "seven"], "action"),
+        (["explain", "seven"], "ACTION"),
         (["run"], "JOB.PY"),
         (["run", "nowhere.py"], "nowhere.py: no such file"),
         (["run", "--conf", "novalue", __file__], "--conf: 'novalue' is not key=value"),
@@ -50,11 +72,65 @@ def test_without_a_command_the_help_is_shown(capsys: Captured) -> None:
         (["config", "--config", "none.yaml"], "none.yaml: no such file"),
         (["config", "--conf", "spark.penstock.policy=ds3"], "unknown policy 'ds3'; did you mean 'ds2'?"),
         (["actions", "--journal", "none.db"], "--journal: none.db: no such file"),
+        (["override"], "Missing argument 'APP'"),
+        (["diagnose"], "Missing argument 'PATH'"),
+        (["rebalance", "--strategy", "quick"], "quick"),
+        (["simulate", "nope"], "nope: neither a file nor a shipped scenario; known: autrascale-q11"),
+        (["fleet", "run", ".", "--windows", "kafka://x"], "--windows: kafka://x: a directory or kafka://"),
+        (["fleet", "run", ".", "--decisions", "kafka://x"], "--decisions: kafka://x: "),
+        (["fleet", "run", ".", "--journal", "foo://x"], "--journal: a journal in 'foo' is not supported"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_2(capsys: Captured, arguments: list[str], said: str) -> None:
     assert perform(arguments) == 2
     assert said in complaint(capsys)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_an_unknown_option_is_one_line_and_one_object(command: tuple[str, ...], capsys: Captured) -> None:
+    assert perform([*command, "--json", "--no-such-option"]) == 2
+    shown = capsys.readouterr()
+    (line,) = shown.err.splitlines()
+    answer = json.loads(shown.out.splitlines()[-1])
+    assert line == f"penstock: error: {answer['error']}"
+    assert "--no-such-option" in line
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_without_json_standard_output_stays_empty(command: tuple[str, ...], capsys: Captured) -> None:
+    assert perform([*command, "--no-such-option"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--json"], "--json"),
+        (["nonsense", "--json"], "nonsense"),
+        (["decide", "--json"], "--topology"),
+        (["simulate", "--seed", "-1", "--json"], "--seed"),
+        (["run", "--json"], "JOB.PY"),
+        (["run", "--policy", "ds2", "--json", "--nope", "job.py"], "--nope"),
+    ],
+)
+def test_whatever_is_wrong_is_said_in_the_object(arguments: list[str], said: str, capsys: Captured) -> None:
+    assert perform(arguments) == 2
+    assert said in json.loads(capsys.readouterr().out)["error"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "--nope", "job.py", "--json"],
+        ["run", "--policy", "ds2", "--nope", "job.py", "--json"],
+        ["simulate", "--seed", "x", "--", "--json"],
+    ],
+)
+def test_what_stands_behind_the_script_or_two_dashes_is_not_ours(
+    arguments: list[str], capsys: Captured
+) -> None:
+    assert perform(arguments) == 2
+    assert capsys.readouterr().out == ""
 
 
 def test_policies(capsys: Captured) -> None:
@@ -65,9 +141,12 @@ def test_policies(capsys: Captured) -> None:
         assert set(one) == {"name", "summary", "needs", "promises", "choose_when", "usable_in", "baseline"}
     baselines = [one["baseline"] for one in listed]
     assert baselines == sorted(baselines)
+    usable = {one["name"]: one["usable_in"] for one in listed}
+    assert usable["queueing"] == ["run", "pipeline run", "decide", "simulate", "replay"]
+    assert usable["threshold"] == ["run", "pipeline run", "simulate", "replay"]
     assert perform(["policies"]) == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in POLICIES)
+    assert all(name in shown for name in POLICIES) and "run, pipeline run, simulate, replay" in shown
 
 
 def test_benches_are_listed(capsys: Captured) -> None:

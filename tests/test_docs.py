@@ -1,6 +1,9 @@
 """The prose says what the commands really are, its links lead somewhere, and its examples run."""
 
+import ast
+import importlib
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,13 +11,14 @@ from pathlib import Path
 import pytest
 import typer
 
-from penstock.cli import app
+from penstock.cli import app, perform
 from penstock.dataflow.readiness import NotReady
 from penstock.decide.policy import Hold, Scale
+from penstock.simulate.loading import parse
 from tests.fakes import a_query, a_window
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "penstock_lab" / "NOTEBOOK.md"])
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -82,18 +86,73 @@ def test_commands_and_options_exist(page: Path) -> None:
                 assert option in known, f"{named(page)}: {line}"
 
 
-def test_readme_names_every_command_and_target() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_every_command_and_target_is_on_a_page() -> None:
+    commands = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     for command in COMMANDS:
-        assert f"penstock {command}" in readme, command
+        assert f"penstock {command}" in commands, command
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for target in ("demo", "test", "bench", "lint"):
         assert f"make {target}" in readme, target
 
 
+def examples(page: str, kind: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return [body for found, body in BLOCK.findall(text) if found == kind]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_examples_are_python_and_import_what_is_there(page: Path) -> None:
+    for body in examples(str(page), "python"):
+        for node in ast.walk(ast.parse(body)):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("penstock"):
+                module = importlib.import_module(node.module)
+                assert all(hasattr(module, name.name) for name in node.names), f"{named(page)}: {body}"
+
+
+def run_and_show(line: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command of the prose prints, on either output, however it is laid out."""
+    perform(shlex.split(line)[1:])
+    shown = capsys.readouterr()
+    return " ".join((shown.out + shown.err).split())
+
+
+def test_decisions_from_recorded_rates_are_those_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {body.splitlines()[0].removeprefix("# "): body for body in examples("decide-offline.md", "")}
+    files["bad.csv"] = files["rates.csv"].replace("2,0,2,10.2,12000", "2,0,2,10.2,twelve")
+    for name, body in files.items():
+        (tmp_path / name).write_text(body)
+    for body in examples("decide-offline.md", "console"):
+        for part in body.split("$ ")[1:]:
+            line, _, printed = part.partition("\n")
+            assert " ".join(printed.split()) in run_and_show(line, capsys), line
+
+
+def test_the_simulation_of_the_page_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    (body,) = (one for one in examples("simulate.md", "console") if "dhalion-wordcount" in one)
+    printed = body.partition("--policy ds2\n")[2].partition("$ ")[0]
+    shown = run_and_show("penstock simulate dhalion-wordcount --policy ds2", capsys)
+    assert " ".join(printed.split()) in shown
+
+
+def test_scenarios_and_pipelines_of_the_pages_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, batches = examples("simulate.md", "yaml")
+    for text in (whole, f"duration: 60s\n{batches}"):
+        assert parse(text, tmp_path / "mine.yaml").scenario.operators
+    (written,), code = examples("pipelines.md", "yaml"), examples("pipelines.md", "python")[-1]
+    (tmp_path / "words.yaml").write_text(written)
+    (tmp_path / "words.py").write_text(code)
+    assert perform(["pipeline", "draw", str(tmp_path / "words.yaml")]) == 0
+    assert "sentences" in capsys.readouterr().out
+
+
 def test_example_policy_answers_windows() -> None:
-    text = (ROOT / "docs" / "writing-a-policy.md").read_text(encoding="utf-8")
     example: dict[str, type] = {}
-    exec(next(body for kind, body in BLOCK.findall(text) if kind == "python"), example)
+    exec(examples("writing-a-policy.md", "python")[0], example)
     policy = example["OneMoreWhenLate"]()
     assert isinstance(policy.propose(a_window(queries=())), NotReady)
     answers = {type(policy.propose(a_window(queries=(a_query(batch_seconds=(s,)),)))) for s in (1.0, 60.0)}

@@ -1,31 +1,42 @@
-"""`penstock diagnose`: what is on the critical path, from an event log or a trace."""
+"""`penstock diagnose`: what is on the critical path, from event logs or a trace.
+
+The diagnosis is imported where it is used: numba, Arrow and plotly take a second that no other command needs.
+"""
 
 from __future__ import annotations
 
 import math
-import re
+import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
-from penstock.commands.printing import Json, print_json, progress, reported, terminal
+from penstock.commands.config import parse_seconds
+from penstock.commands.printing import Json, print_json, progress, terminal, write_output
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
     from penstock.diagnose.diagnosis import Diagnosis
+    from penstock.diagnose.path.spans import Span
+
+FOLLOW_WINDOW_SECONDS = 10.0
+LOOK_EVERY_SECONDS = 0.5
+
+Outputs = dict[Path, Callable[[list["Diagnosis"]], bytes]]
+"""The files to write, each with the function that makes its content."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add this command."""
-    app.command("diagnose")(diagnose)
-
-
-@reported
 def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
-    path: Annotated[Path, typer.Argument(help="An event log, a directory of them, or a trace in Parquet.")],
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="PATH", help="An event log, a directory of them, or a trace in Parquet."),
+    ],
     window: Annotated[
         str | None, typer.Option(help="Length of a window, e.g. 10s; default: all in one.")
     ] = None,
@@ -35,86 +46,145 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
         str | None, typer.Option("--from", help="Leave out what was before, e.g. 2026-01-31T12:00.")
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="Leave out what was after.")] = None,
-    follow: Annotated[bool, typer.Option(help="Tell windows while logs are still written.")] = False,
+    follow: Annotated[bool, typer.Option(help="Print windows while logs are still written.")] = False,
     host_cores: Annotated[
-        int | None, typer.Option(help="Cores of a host, where slots share them; forecasts heed it.")
+        int | None, typer.Option(help="Cores that the slots of a host share, for forecasts.")
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(help="Memory that may be used, e.g. 4GB; default: what is free.")
+        str | None, typer.Option(help="Memory that may be used, e.g. 4GB; default: all that is free.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say which activity, worker, operator and channel is on the critical path."""
-    from penstock.diagnose.command import diagnose as perform
-
-    seconds = _window(window)
-    code = perform(
-        path,
-        seconds,
-        _moment("--from", start),
-        _moment("--to", end),
-        outputs=_outputs(html, perfetto),
-        host_cores=host_cores,
-        memory=size_in_bytes(memory),
-        follow=follow,
-        as_json=as_json,
-        console=terminal(),
-        print_json=print_json,
-        tell=progress,
-    )
-    raise typer.Exit(code)
+    """Say where the time goes: what is on the critical path."""
+    seconds = None if window is None else parse_seconds("--window", window)
+    times = parse_moment("--from", start), parse_moment("--to", end)
+    span = make_span(seconds, *times, host_cores, parse_memory(memory))
+    outputs = _choose_outputs(html, perfetto)
+    run_diagnosis(path, span, terminal(), outputs=outputs, follow=follow, as_json=as_json)
 
 
-def _outputs(html: Path | None, perfetto: Path | None) -> dict[Path, Callable[[list[Diagnosis]], bytes]]:
-    """The files to write, each with what makes its content."""
-    outputs: dict[Path, Callable[[list[Diagnosis]], bytes]] = {}
-    if html is not None:
-        # plotly takes half a second to import: only pages need it
-        from penstock.view.diagnosis_page import diagnosis_page
-
-        outputs[html] = lambda found: diagnosis_page(found).encode()
-    if perfetto is not None:
-        from penstock.diagnose.perfetto import perfetto_file
-
-        outputs[perfetto] = perfetto_file
-    return outputs
-
-
-def _window(text: str | None) -> float | None:
-    from penstock.durations import parse_duration
+def parse_memory(text: str | None) -> int | None:
+    """Return the bytes of a size such as 4GB; kB are thousands, KiB are 1024."""
+    from penstock.units.fields import parse_size
 
     if text is None:
         return None
     try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise BadInput(f"--window: {error}") from error
-
-
-def size_in_bytes(text: str | None) -> int | None:
-    """A size as people write it; kB are thousands, KiB are 1024."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text or "", re.IGNORECASE)
-    if text is None:
-        return None
-    if match is None or not 0 < float(match[1]) < math.inf:
-        raise BadInput(f"--memory: {text!r} is not a size such as 512MB, 4GB or 4GiB")
-    base = 1024 if match[3] else 1000
-    return int(float(match[1]) * base ** (" kmgt".index(match[2].lower()) if match[2] else 0))
-
-
-def _moment(option: str, text: str | None) -> float | None:
-    """Seconds since the epoch, or a time as ISO 8601 writes it."""
-    if text is None:
-        return None
-    try:
-        seconds = float(text)
-        if math.isfinite(seconds):
-            return seconds
+        size = int(parse_size(text))
     except ValueError:
-        pass
+        size = 0
+    if size < 1:
+        raise BadInput(f"--memory: {text!r} is not a size such as 512MB, 4GB or 4GiB")
+    return size
+
+
+def parse_moment(option: str, text: str | None) -> float | None:
+    """Return the seconds since the epoch of a number or of a time in ISO 8601."""
+    if text is None:
+        return None
+    with suppress(ValueError):
+        if math.isfinite(seconds := float(text)):
+            return seconds
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
-        raise BadInput(
-            f"{option}: {text!r} is neither seconds since the epoch nor a time like 2026-01-31T12:00"
-        ) from None
+        wrong = "neither seconds since the epoch nor a time like 2026-01-31T12:00"
+        raise BadInput(f"{option}: {text!r} is {wrong}") from None
+
+
+def make_span(
+    window_seconds: float | None = None,
+    start: float | None = None,
+    end: float | None = None,
+    host_cores: int | None = None,
+    memory: int | None = None,
+) -> Span:
+    """Return the span of these options; `start` and `end` are seconds since the epoch."""
+    from penstock.diagnose.path.spans import Span
+
+    if window_seconds is not None and round(window_seconds * 1e6) < 1:
+        raise BadInput(f"--window must be at least 0.001ms, not {window_seconds} s")
+    if start is not None and end is not None and start >= end:
+        raise BadInput("--from must be before --to")
+    if host_cores is not None and host_cores < 1:
+        raise BadInput(f"--host-cores must be at least 1, not {host_cores}")
+    window_us, start_us, end_us = (
+        None if one is None else round(one * 1e6) for one in (window_seconds, start, end)
+    )
+    return Span(window_us, start_us, end_us, host_cores, memory)
+
+
+def _choose_outputs(html: Path | None, perfetto: Path | None) -> Outputs:
+    outputs: Outputs = {}
+    if html is not None:
+        from penstock.view.diagnosis_page import render_diagnosis_page
+
+        outputs[html] = lambda found: render_diagnosis_page(found).encode()
+    if perfetto is not None:
+        from penstock.view.perfetto import render_perfetto
+
+        outputs[perfetto] = render_perfetto
+    return outputs
+
+
+def run_diagnosis(
+    path: Path,
+    span: Span,
+    console: Console,
+    *,
+    outputs: Outputs | None = None,
+    follow: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Diagnose the logs or the trace at `path`, write the files and print the answer."""
+    from penstock.diagnose.diagnosis import diagnose_path, diagnoses_to_json
+    from penstock.view.diagnosis_terminal import print_diagnoses
+
+    if follow:
+        window_seconds = span.window_us / 1e6 if span.window_us else FOLLOW_WINDOW_SECONDS
+        _follow(path, window_seconds, Console(stderr=True) if as_json else console)
+    found = diagnose_path(path, span, progress, drawn=bool(outputs))
+    for file, render in (outputs or {}).items():
+        write_output(file, render(found))
+    if as_json:
+        print_json(diagnoses_to_json(found))
+    else:
+        print_diagnoses(found, console)
+
+
+def _follow(path: Path, window_seconds: float, console: Console) -> None:
+    """Print each window of the logs that are still written, until all are finished or the user stops it."""
+    from penstock.diagnose.log.files import find_logs, has_no_log
+    from penstock.diagnose.trace.events import is_trace
+
+    if is_trace(path):
+        return
+    if has_no_log(path):
+        console.print(f"Waiting for an event log in {path}. Ctrl-C ends this.", style="dim", markup=False)
+        while has_no_log(path):
+            time.sleep(LOOK_EVERY_SECONDS)
+    if not any(log.in_progress for log in find_logs(path)):
+        return
+    # Spark is needed for this alone
+    from penstock.diagnose.spark_follow import follow_logs
+    from penstock.view.diagnosis_terminal import print_windows
+
+    console.print("Following: each window is printed when it is complete. Ctrl-C ends this.", style="dim")
+    try:
+        follow_logs(_start_spark, path, window_seconds, lambda rows: print_windows(rows, console))
+    except KeyboardInterrupt:
+        console.print("Stopped following. The diagnosis of what was written so far:", style="dim")
+
+
+def _start_spark() -> Any:
+    from penstock.observe.spark_session import start_session
+
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.log.level": "ERROR",
+        # Spark's Python worker would print a warning about pandas for every window
+        "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
+    }
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return start_session("penstock diagnose --follow", settings, "local[2]")

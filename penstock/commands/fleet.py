@@ -11,171 +11,203 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.commands.printing import Json, answer, progress, reported
-from penstock.commands.setup import Conf, parse_conf
+from penstock.commands.config import Conf, parse_conf, parse_seconds
+from penstock.commands.live import Html
+from penstock.commands.printing import Json, answer, progress, write_page
 from penstock.errors import ActionFailed, BadInput
 
 if TYPE_CHECKING:
-    from penstock.fleet.places import FleetDirectory, Topic
-    from penstock.fleet.round import FleetSettings
+    from penstock.fleet.admission import Admission
+    from penstock.fleet.keys import FleetKey
+    from penstock.fleet.places import FleetDirectory, FleetTopic
+    from penstock.settings.model import Settings
 
 Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory.")]
+Windows = Annotated[
+    str | None,
+    typer.Option(help="Where windows come from: a directory, or kafka://HOST:PORT/TOPIC; default: windows/."),
+]
+Decisions = Annotated[str | None, typer.Option(help="Also publish decisions to kafka://HOST:PORT/TOPIC.")]
+KeyFile = Annotated[Path | None, typer.Option(help="The fleet's key; default: the setting fleet_key_file.")]
+FleetJournal = Annotated[
+    str | None,
+    typer.Option(
+        help="Keep decisions in this journal, and heed `penstock override` in it; default: heed that in "
+        "DIRECTORY/journal.db."
+    ),
+]
 
-fleet = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-
-def add_to(app: typer.Typer) -> None:
-    """Add these commands."""
-    app.add_typer(fleet, name="fleet", help="Decisions for many applications, and how they stand.")
-
-
-@fleet.command("run")
-@reported
-def run(
+def run(  # noqa: PLR0913, PLR0917
     directory: Directory,
-    windows: Annotated[
-        str | None,
-        typer.Option(
-            help="Where windows come from: a directory, or kafka://HOST:PORT/TOPIC; default: windows/."
-        ),
-    ] = None,
+    windows: Windows = None,
     interval: Annotated[str, typer.Option(help="How often a round is played.")] = "10s",
     once: Annotated[bool, typer.Option("--once", help="Work off what is there, and end.")] = False,
-    decisions: Annotated[
-        str | None, typer.Option(help="Also publish decisions to kafka://HOST:PORT/TOPIC.")
-    ] = None,
-    journal: Annotated[str | None, typer.Option(help="Also keep decisions in this journal.")] = None,
+    decisions: Decisions = None,
+    journal: FleetJournal = None,
+    key_file: KeyFile = None,
     conf: Conf = None,
     as_json: Json = False,
 ) -> None:
-    """Judge all applications that publish windows, round by round, until it is stopped."""
-    from penstock.fleet.overrides import read_overrides
+    """Decide for all applications, round by round.
+
+    It runs until it is stopped.
+    """
     from penstock.fleet.places import FleetDirectory
 
     # complain before Spark is up, not in the middle of a round
-    seconds, topic = _seconds(interval), _topic(decisions)
-    settings = _settings(parse_conf(conf or ()))
-    place = FleetDirectory(directory)
+    known = _load_settings(conf)
+    security = known.membership.kafka_options
+    seconds, topic = parse_seconds("--interval", interval), _find_topic(decisions, security)
+    admission, place = _admit(known, key_file), FleetDirectory(directory)
     place.check()
-    read_overrides(place.overrides)
     _check_journal(journal)
-    source = _source(windows, directory)
+    source = _find_source(windows, directory, security)
+    for one in (source, topic or directory):
+        admission.check(one)
     from penstock.fleet import spark_job
+    from penstock.fleet.overrides import FleetOverrides
 
     spark = spark_job.session(parse_conf(conf or ()))
     query = spark_job.start(
         spark,
         source,
         place,
-        settings,
+        known.sage.with_windows_for(known.manager.policy_interval),
         interval=None if once else f"{seconds} seconds",
-        overrides=place.overrides,
-        after_batch=_after(spark, place, topic, journal),
+        admission=admission,
+        overrides=FleetOverrides(journal or place.journal, place.overrides),
+        after_batch=_follow_up(spark, place, topic, journal, admission.key),
     )
-    _await(query)
-    answer(_result(place), as_json, f"{place.root}: done")
+    _await_end(query)
+    answer(_summarise(place), as_json, f"{place.root}: done")
 
 
-@fleet.command("status")
-@reported
-def status(
-    directory: Directory,
-    html: Annotated[Path | None, typer.Option("--html", help="Also write it to this HTML page.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Show applications, waste, who is undersized, and what was decided in the last hour."""
+def status(directory: Directory, html: Html = None, as_json: Json = False) -> None:
+    """Show what is needed and held, and what was decided."""
     from penstock.fleet.places import FleetDirectory
-    from penstock.fleet.status import fleet_status, status_table
-    from penstock.fleet.status_page import write_page
+    from penstock.fleet.status import summarise_fleet
+    from penstock.view.fleet import render_fleet, render_fleet_page
 
     if not directory.is_dir():
         raise BadInput(f"{directory}: no such directory")
-    found = fleet_status(FleetDirectory(directory), time.time())
+    found = summarise_fleet(FleetDirectory(directory), time.time())
     if html is not None:
-        write_page(found, html)
-    answer(found, as_json, status_table(found))
+        write_page(render_fleet_page(found), html)
+    answer(found, as_json, render_fleet(found))
 
 
-def _settings(conf: Mapping[str, str]) -> FleetSettings:
-    """The policies with the bounds and windows that are configured."""
-    from penstock.decide.makers import sage_settings
-    from penstock.fleet.round import FleetSettings
-    from penstock.settings import load_settings
+def key(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of the fleet's key.")],
+    application: Annotated[
+        str | None, typer.Option("--for", help="Derive the key of this application from the one in FILE.")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Write that key to this new file, and do not print it.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make the key of a fleet, or of one application."""
+    from penstock.fleet.keys import make_fleet_key, read_fleet_key, write_key
 
-    settings = load_settings(None, os.environ, conf)
-    return FleetSettings(settings.ds2(), sage_settings(settings))
+    if application is None:
+        if to is not None:
+            raise BadInput("--to: goes with --for NAME; the fleet's own key is written to FILE")
+        write_key(file, make_fleet_key())
+        answer({"file": str(file)}, as_json, f"{file}: a new key; keep it where only this user can read it")
+        return
+    derived = read_fleet_key(file).for_application(application)
+    if to is not None:
+        write_key(to, derived)
+        answer({"file": str(to), "application": application}, as_json, f"{to}: the key of {application}")
+    elif as_json:
+        answer({"application": application, "key": derived.text}, as_json, "")
+    else:
+        typer.echo(derived.text)
 
 
-def _seconds(interval: str) -> float:
-    from penstock.durations import parse_duration
+def _load_settings(conf: list[str] | None) -> Settings:
+    from penstock.settings.model import load_settings
 
-    try:
-        return parse_duration(interval)
-    except ValueError as error:
-        raise BadInput(f"--interval: {error}") from None
+    return load_settings(None, os.environ, parse_conf(conf or ()))
 
 
-def _source(windows: str | None, directory: Path) -> Path | Topic:
-    """Where windows come from; the fleet's own directory for them is made, another one must be there."""
-    from penstock.fleet.places import place_of
+def _admit(settings: Settings, key_file: Path | None) -> Admission:
+    from penstock.fleet.admission import Admission
+    from penstock.fleet.keys import read_fleet_key
+
+    known = settings.membership
+    file = key_file or (Path(known.key_file) if known.key_file else None)
+    return Admission(None if file is None else read_fleet_key(file), known.clock_tolerance)
+
+
+def _find_source(windows: str | None, directory: Path, security: Mapping[str, str]) -> Path | FleetTopic:
+    """Return where windows come from; the fleet's own directory is made, another one must be there."""
+    from penstock.fleet.files import make_directory
 
     if windows is None:
         try:
-            (directory / "windows").mkdir(parents=True, exist_ok=True)
+            make_directory(directory / "windows")
         except OSError as error:
             raise BadInput(f"{directory}: cannot be made: {error.strerror}") from None
         return directory / "windows"
-    source = place_of(windows)
+    source = _parse_place("--windows", windows, security)
     if isinstance(source, Path) and not source.is_dir():
         raise BadInput(f"--windows: {source}: no such directory")
     return source
 
 
-def _topic(decisions: str | None) -> Topic | None:
-    from penstock.fleet.places import Topic, place_of
+def _parse_place(option: str, text: str, security: Mapping[str, str]) -> Path | FleetTopic:
+    from penstock.fleet.places import parse_place
+
+    try:
+        return parse_place(text, security)
+    except BadInput as error:
+        raise BadInput(f"{option}: {error}") from None
+
+
+def _find_topic(decisions: str | None, security: Mapping[str, str]) -> FleetTopic | None:
+    from penstock.fleet.places import FleetTopic
 
     if decisions is None:
         return None
-    topic = place_of(decisions)
-    if not isinstance(topic, Topic):
+    topic = _parse_place("--decisions", decisions, security)
+    if not isinstance(topic, FleetTopic):
         raise BadInput(f"--decisions: {decisions}: kafka://HOST:PORT/TOPIC is expected")
     return topic
 
 
 def _check_journal(journal: str | None) -> None:
-    """An address that is none is said now; a server that is away may come back."""
+    """Refuse an address that is none now; a server that is away may come back."""
     from penstock.journal.store import journal_at
 
-    if journal:
-        journal_at(journal).close()
+    try:
+        if journal:
+            journal_at(journal).close()
+    except BadInput as error:
+        raise BadInput(f"--journal: {error}") from None
 
 
-def _after(
-    spark: Any, directory: FleetDirectory, topic: Topic | None, journal: str | None
+def _follow_up(
+    spark: Any, directory: FleetDirectory, topic: FleetTopic | None, journal: str | None, key: FleetKey | None
 ) -> Callable[[int, Any], None]:
-    """What is done with a batch of decisions beside writing them to the directory."""
+    """Return what is done with a batch of decisions beside writing them to the directory."""
+    from penstock.fleet.action_log import ActionLog
+    from penstock.fleet.spark_job import publish
+    from penstock.journal.store import journal_at
 
-    def after(batch: int, table: Any) -> None:
+    def follow_up(batch: int, table: Any) -> None:
         progress(f"batch {batch}: {table.num_rows} decisions")
         if topic is not None:
-            from penstock.fleet.spark_topic import publish
-
             publish(spark, topic, table)
         if journal:
-            _journalled(directory, journal)
+            with closing(journal_at(journal)) as opened:
+                ActionLog(directory, opened, key).catch_up(batch)
 
-    return after
-
-
-def _journalled(directory: FleetDirectory, journal: str) -> None:
-    from penstock.fleet.action_log import ActionLog
-    from penstock.journal.store import journal_at
-
-    with closing(journal_at(journal)) as opened:
-        ActionLog(directory, opened).catch_up()
+    return follow_up
 
 
-def _await(query: Any) -> None:
+def _await_end(query: Any) -> None:
     try:
         query.awaitTermination()
     except KeyboardInterrupt:
@@ -184,7 +216,7 @@ def _await(query: Any) -> None:
         raise ActionFailed(f"the fleet's job has failed: {str(error).splitlines()[0]}") from error
 
 
-def _result(directory: FleetDirectory) -> dict[str, Any]:
+def _summarise(directory: FleetDirectory) -> dict[str, Any]:
     table = directory.status()
     return {
         "directory": str(directory.root),

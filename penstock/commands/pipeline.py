@@ -8,40 +8,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console, Group
+from rich.text import Text
 
-from penstock import control
-from penstock.commands.printing import Json, answer, reported, say
-from penstock.commands.setup import Conf, parse_conf
-from penstock.durations import parse_duration
+from penstock.commands.config import Conf, Config, parse_conf, parse_seconds
+from penstock.commands.live import locate_sockets
+from penstock.commands.printing import Json, answer, say, write_output
 from penstock.errors import BadInput, NotFound
+from penstock.runtime import control
 
 if TYPE_CHECKING:
     from penstock.pipeline.handle import PipelineHandle
-    from penstock.pipeline.layout import Layout
+    from penstock.pipeline.topics import Layout
 
-Named = Annotated[
+PipelineName = Annotated[
     str | None, typer.Argument(metavar="NAME", help="The pipeline; may be left out while only one runs.")
 ]
-Config = Annotated[Path | None, typer.Option("--config", help="The settings file.")]
+Lease = Annotated[str, typer.Option(help="A process that leads and gives no sign for so long is replaced.")]
 
 _ATTENTION_SECONDS = 0.5
 _WIDE = 100
-"""Columns of a terminal from which on a table has room for figures and topics."""
-
-group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+"""Columns that a terminal needs to show figures and topics side by side."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add these commands."""
-    group.command("run")(run)
-    group.command("status")(status)
-    group.command("scale")(scale)
-    group.command("stop")(stop)
-    group.command("draw")(draw)
-    app.add_typer(group, name="pipeline", help="Functions joined by topics: run, status, scale, stop, draw.")
-
-
-@reported
 def run(  # noqa: PLR0913, PLR0917
     file: Annotated[Path, typer.Argument(metavar="FILE.YAML", help="The pipeline.")],
     policy: Annotated[str | None, typer.Option(help="The policy that sizes the functions.")] = None,
@@ -54,69 +43,72 @@ def run(  # noqa: PLR0913, PLR0917
     executors: Annotated[
         str | None, typer.Option(metavar="LEAST:MOST", help="Let executors follow the sum of instances.")
     ] = None,
-    lease: Annotated[
-        str, typer.Option(help="A process that leads and gives no sign for so long is replaced.")
-    ] = "8s",
+    lease: Lease = "8s",
     config: Config = None,
     conf: Conf = None,
     as_json: Json = False,
 ) -> None:
-    """Run the functions of a pipeline until it is stopped; while another process does, stand by."""
-    from penstock.decide.registry import policy_entry
+    """Run the functions of a pipeline until it is stopped.
+
+    While another process runs the same pipeline, this one stands by.
+    """
     from penstock.pipeline.yaml_form import load_pipeline
-    from penstock.settings import load_settings
 
     # complain before Spark is up
-    pipeline = load_pipeline(file)
-    spark_conf = parse_conf(conf or ())
-    chosen = {} if policy is None else {"policy": policy}
-    policy_entry(load_settings(config, spark_conf=spark_conf, arguments=chosen).policy)
-    options: dict[str, Any] = {"checkpoints": checkpoints, "trigger": trigger, "lease": lease}
-    options["executors"] = _limits(executors)
-    patience, _, _ = _seconds("--for", seconds), _seconds("--trigger", trigger), _seconds("--lease", lease)
-    spark = _session(pipeline.name, master, spark_conf)
+    pipeline, spark_conf = load_pipeline(file), parse_conf(conf or ())
+    _check_policy(policy, config, spark_conf)
+    parse_seconds("--trigger", trigger), parse_seconds("--lease", lease)
+    options = {"policy": policy, "checkpoints": checkpoints, "trigger": trigger, "lease": lease}
+    limits, patience = _parse_limits(executors), None if seconds is None else parse_seconds("--for", seconds)
+    from penstock.pipeline.spark_run import start_pipeline_session
+    from penstock.settings.model import load_settings
+
+    spark = start_pipeline_session(pipeline.name, master, spark_conf)
     try:
         settings = load_settings(config, spark_conf=spark_conf)
-        handle = pipeline.run(spark, policy=policy, settings=settings, **options)
-        seen = _attended(handle, patience)
+        handle = pipeline.run(spark, settings=settings, executors=limits, **options)
+        seen = attend_pipeline(handle, patience)
     finally:
         spark.stop()
-    answer(seen, as_json, _shown(pipeline.layout(), seen))
+    answer(seen, as_json, _show_functions(pipeline.layout(), seen))
 
 
-@reported
-def status(name: Named = None, config: Config = None, as_json: Json = False) -> None:
+def status(name: PipelineName = None, config: Config = None, as_json: Json = False) -> None:
     """Show every function: instances, rates, backlog, dead letters."""
-    seen = _running(name, config).ask("status")["status"]
-    answer(seen, as_json, _shown(_layout_of(seen), seen))
+    seen = _find_pipeline(name, config).ask("status")["status"]
+    answer(seen, as_json, _show_functions(_lay_out(seen), seen))
 
 
-@reported
 def scale(
-    function: Annotated[str, typer.Argument(help="The function.")],
-    parallelism: Annotated[str, typer.Argument(help="Instances from its next batch on, or `auto`.")],
+    function: Annotated[str, typer.Argument(metavar="FUNCTION", help="The function.")],
+    parallelism: Annotated[
+        str, typer.Argument(metavar="PARALLELISM", help="Instances from its next batch on, or `auto`.")
+    ],
     name: Annotated[str | None, typer.Option("--pipeline", help="The pipeline, where several run.")] = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Set a function's instances by hand and keep them there; `auto` gives it back to the policy."""
-    size = None if parallelism == "auto" else _whole(parallelism)
-    running = _running(name, config)
-    result = running.ask("scale", function=function, parallelism=size)
-    said = {"pipeline": running.name, "function": function, "parallelism": result["parallelism"]}
-    pinned = "" if size is None else ", pinned"
-    answer({**said, "pinned": size is not None}, as_json, f"{function}: {result['parallelism']}{pinned}")
+    """Set a function's instances by hand and keep them there.
+
+    `auto` gives the function back to the policy.
+    """
+    pinned = parallelism != "auto"
+    if pinned and (not parallelism.isdecimal() or int(parallelism) < 1):
+        raise BadInput(f"PARALLELISM: {parallelism!r} is neither a number of instances from 1 on nor `auto`")
+    running = _find_pipeline(name, config)
+    size = running.ask("scale", function=function, parallelism=int(parallelism) if pinned else None)
+    result = {"pipeline": running.name, "function": function, "parallelism": size["parallelism"]}
+    said = f"{function}: {size['parallelism']}{', pinned' if pinned else ''}"
+    answer({**result, "pinned": pinned}, as_json, said)
 
 
-@reported
-def stop(name: Named = None, config: Config = None, as_json: Json = False) -> None:
+def stop(name: PipelineName = None, config: Config = None, as_json: Json = False) -> None:
     """Stop a pipeline; its next run goes on from the checkpoints."""
-    running = _running(name, config)
+    running = _find_pipeline(name, config)
     running.ask("stop")
     answer({"pipeline": running.name, "stopping": True}, as_json, f"{running.name} is stopping")
 
 
-@reported
 def draw(
     pipeline: Annotated[
         str | None, typer.Argument(metavar="NAME|FILE.YAML", help="A running pipeline, or a file.")
@@ -126,80 +118,76 @@ def draw(
     as_json: Json = False,
 ) -> None:
     """Draw the graph, with rates, backlog and instances where it runs."""
-    from penstock.pipeline.drawing import svg as svg_of
     from penstock.pipeline.yaml_form import load_pipeline
+    from penstock.view.pipeline import draw_svg
 
     seen: dict[str, Any]
     if pipeline is not None and pipeline.endswith((".yaml", ".yml")):
         defined = load_pipeline(Path(pipeline))
         layout, seen = defined.layout(), {"pipeline": defined.name, "functions": {}}
     else:
-        seen = _running(pipeline, config).ask("status")["status"]
-        layout = _layout_of(seen)
+        seen = _find_pipeline(pipeline, config).ask("status")["status"]
+        layout = _lay_out(seen)
     if svg is not None:
-        _write(svg, svg_of(layout, seen["functions"], seen["pipeline"]))
+        write_output(svg, draw_svg(layout, seen["functions"], seen["pipeline"]).encode())
         say(f"wrote {svg}")
     joined = {
         name: {"reads": list(layout.reads[name]), "writes": layout.writes[name]} for name in layout.functions
     }
-    answer({"pipeline": seen["pipeline"], "functions": joined}, as_json, _drawn(layout, seen))
+    answer({"pipeline": seen["pipeline"], "functions": joined}, as_json, _show_graph(layout, seen))
 
 
-def _drawn(layout: Layout, seen: dict[str, Any]) -> Any:
-    from penstock.pipeline.drawing import complaints
-    from penstock.pipeline.graph_text import tree
+def _show_graph(layout: Layout, seen: dict[str, Any]) -> Group:
+    from penstock.view.pipeline import list_complaints, render_graph
 
-    wrong = complaints(seen["functions"])
+    wrong = list_complaints(seen["functions"])
     if wrong is not None:
         wrong.stylize("red")
-    return _told(seen, tree(layout, seen["functions"], seen["pipeline"]), *([wrong] if wrong else []))
+    graph = render_graph(layout, seen["functions"], seen["pipeline"])
+    return _add_decision(seen, graph, *([wrong] if wrong else []))
 
 
-def _shown(layout: Layout, seen: dict[str, Any]) -> Any:
-    from rich.console import Console
-
-    from penstock.pipeline.drawing import table
+def _show_functions(layout: Layout, seen: dict[str, Any]) -> Group:
+    from penstock.view.pipeline import render_functions
 
     narrow = Console().width < _WIDE
-    return _told(seen, table(layout, seen["functions"], seen["pipeline"], narrow))
+    return _add_decision(seen, render_functions(layout, seen["functions"], seen["pipeline"], narrow))
 
 
-def _told(seen: dict[str, Any], *parts: Any) -> Any:
-    """What is shown, and below it what the controller said last."""
-    from rich.console import Group
-    from rich.text import Text
+def _add_decision(seen: dict[str, Any], *parts: Any) -> Group:
+    """Put what the controller said last below what is shown."""
+    from penstock.view.pipeline import describe_last_decision
 
-    from penstock.pipeline.drawing import last_decision
-
-    said = last_decision(seen)
+    said = describe_last_decision(seen)
     return Group(*parts, *([Text(said, style="dim")] if said is not None else []))
 
 
-def _layout_of(seen: dict[str, Any]) -> Layout:
-    from penstock.pipeline.layout import laid_out
+def _lay_out(seen: dict[str, Any]) -> Layout:
+    from penstock.pipeline.topics import lay_out
 
-    return laid_out(
-        {name: (tuple(one["reads"]), one["writes"]) for name, one in seen["functions"].items()}, frozenset()
-    )
+    return lay_out({name: (tuple(one["reads"]), one["writes"]) for name, one in seen["functions"].items()})
 
 
-def _running(name: str | None, config: Path | None) -> control.Running:
-    from penstock.settings import load_settings
-
-    directory = Path(load_settings(config).runtime_directory) / "pipelines"
+def _find_pipeline(name: str | None, config: Path | None) -> control.Running:
+    directory = locate_sockets(config) / "pipelines"
     try:
-        return control.find(directory, name)
+        return control.find_running(directory, name)
     except NotFound:
-        raise NotFound("no pipeline is running") from None
+        hint = "start one with `penstock pipeline run FILE.YAML`"
+        raise NotFound(f"no pipeline is running (looked in {directory}): {hint}") from None
+    except BadInput as error:
+        raise BadInput(str(error).replace("application", "pipeline")) from None
 
 
-def _session(name: str, master: str | None, conf: dict[str, str]) -> Any:
-    from penstock.pipeline.spark_session import session
+def _check_policy(policy: str | None, config: Path | None, spark_conf: dict[str, str]) -> None:
+    from penstock.decide.registry import policy_entry
+    from penstock.settings.model import load_settings
 
-    return session(name, master, conf)
+    chosen = {} if policy is None else {"policy": policy}
+    policy_entry(load_settings(config, spark_conf=spark_conf, arguments=chosen).run.policy)
 
 
-def _attended(handle: PipelineHandle, seconds: float | None) -> dict[str, Any]:
+def attend_pipeline(handle: PipelineHandle, seconds: float | None) -> dict[str, Any]:
     """Wait for the end; whatever it is, the queries are stopped."""
     deadline = None if seconds is None else time.monotonic() + seconds
     led: bool | None = None
@@ -209,7 +197,7 @@ def _attended(handle: PipelineHandle, seconds: float | None) -> dict[str, Any]:
         while not handle.wait(_ATTENTION_SECONDS) and (deadline is None or time.monotonic() < deadline):
             if handle.leads is not led and not handle.stopping:
                 led = handle.leads
-                say(_role(handle))
+                say(_describe_role(handle))
     except KeyboardInterrupt:
         say("stopping")
     finally:
@@ -219,36 +207,16 @@ def _attended(handle: PipelineHandle, seconds: float | None) -> dict[str, Any]:
     return seen
 
 
-def _role(handle: PipelineHandle) -> str:
+def _describe_role(handle: PipelineHandle) -> str:
     if handle.leads:
         return f"{handle.name} runs; end it with ctrl-c or `penstock pipeline stop {handle.name}`"
     return f"another process runs {handle.name}; standing by, and taking over when it is gone"
 
 
-def _limits(given: str | None) -> bool | tuple[int, int]:
+def _parse_limits(given: str | None) -> bool | tuple[int, int]:
     if given is None:
         return False
     least, _, most = given.partition(":")
     if not (least.isdecimal() and most.isdecimal() and 1 <= int(least) <= int(most)):
         raise BadInput(f"--executors: {given!r} is not LEAST:MOST, such as 1:8")
     return int(least), int(most)
-
-
-def _seconds(option: str, given: str | None) -> float | None:
-    try:
-        return None if given is None else parse_duration(given)
-    except ValueError as error:
-        raise BadInput(f"{option}: {error}") from error
-
-
-def _whole(given: str) -> int:
-    if not given.isdecimal() or int(given) < 1:
-        raise BadInput(f"{given!r} is not a number of instances, nor `auto`")
-    return int(given)
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"{file}: cannot be written: {error.strerror}") from None

@@ -4,33 +4,46 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.commands.printing import Json, json_line, print_json, reported, say
-from penstock.commands.setup import Conf, parse_conf
+from penstock.commands.config import Conf, Config, parse_conf
+from penstock.commands.printing import Json, json_line, print_json, say
 from penstock.errors import BadInput
-from penstock.launch import SessionWatcher, active_session, flush_output, run_script, submit_arguments
+from penstock.runtime.launch import (
+    SessionWatcher,
+    find_active_session,
+    flush_output,
+    run_script,
+    write_submit_arguments,
+)
 
 if TYPE_CHECKING:
-    from penstock.settings import Settings
+    from penstock.settings.model import Settings
+
+ONLY_OBSERVES = (
+    "--allow-restart: an autopilot that only observes restarts nothing: leave out --observe, "
+    "or set `mode: act`"
+)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add this command; what follows the script belongs to the script, options too."""
-    app.command("run", context_settings={"allow_interspersed_args": False})(run)
-
-
-@reported
 def run(
     script: Annotated[Path, typer.Argument(metavar="JOB.PY", help="The PySpark script.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="Its own arguments.")] = None,
-    policy: Annotated[str | None, typer.Option(help="The policy that proposes sizes.")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="The settings file.")] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its own arguments.")
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The policy that proposes sizes; `penstock policies` lists them."),
+    ] = None,
+    config: Config = None,
     conf: Conf = None,
     observe: Annotated[bool, typer.Option("--observe", help="Watch and decide, change nothing.")] = False,
     allow_restart: Annotated[
@@ -38,66 +51,84 @@ def run(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run an unchanged PySpark script with the autopilot attached; ends with the script's own exit code.
+    """Run an unchanged PySpark script with the autopilot attached.
 
-    With --json the script's standard output goes to standard error.
+    It ends with the script's own exit code. With --json the script's standard output goes to standard error.
     """
     spark_conf = parse_conf(conf or ())
-    chosen = _chosen(policy, observe)
+    chosen = {**({"policy": policy} if policy else {}), **({"mode": "observe"} if observe else {})}
     settings = _check(script, config, spark_conf, chosen)
     if allow_restart:
-        options = _options(policy, config, conf)
-        _supervised(script, arguments or [], options, spark_conf, settings, as_json)
-    spark_conf |= _reporting(settings, spark_conf)
+        if settings.run.only_observes:
+            raise BadInput(ONLY_OBSERVES)
+        options = _repeat_options(policy, config, conf)
+        result = supervise(script, arguments or [], options, spark_conf, settings, as_json)
+        if as_json:
+            print_json(result)
+        raise typer.Exit(result["exit_code"])
+    spark_conf |= _open_listener(settings, spark_conf)
     if spark_conf:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments(spark_conf, os.environ)
+        os.environ["PYSPARK_SUBMIT_ARGS"] = write_submit_arguments(spark_conf, os.environ)
     _speak_up()
-    watcher = _watcher(config, chosen)
-    kept = _set_stdout_aside() if as_json else None
-    code = _watched(watcher, script, arguments or [])
-    _tell_supervisor(watcher)
-    if kept is not None:
-        with os.fdopen(kept, "wb") as output:
-            result = {"script": str(script), "exit_code": code, "applications": watcher.statuses()}
-            output.write(json_line(result))
-    raise typer.Exit(code)
+    raise typer.Exit(_run_attached(script, arguments or [], config, chosen, as_json))
 
 
-def _options(policy: str | None, config: Path | None, conf: list[str] | None) -> list[str]:
-    """The same options again, for the driver."""
+def _repeat_options(policy: str | None, config: Path | None, conf: list[str] | None) -> list[str]:
+    """Write the same options again, for the driver."""
     named = [("--policy", policy), ("--config", str(config) if config else None)]
     words = [word for name, value in named if value for word in (name, value)]
     return [*words, *(word for pair in conf or () for word in ("--conf", pair))]
 
 
-def _supervised(
+def supervise(
     script: Path,
-    arguments: list[str],
-    options: list[str],
-    spark_conf: Mapping[str, str],
+    arguments: Sequence[str],
+    options: Sequence[str],
+    given: Mapping[str, str],
     settings: Settings,
-    as_json: bool,
-) -> None:
-    from penstock.commands.supervised import supervise
+    quiet: bool,
+) -> dict[str, Any]:
+    """Run the script until it ends by itself; the result has its exit code and the restarts.
 
-    if settings.mode == "observe":
-        raise BadInput("--allow-restart: this autopilot only observes (--observe, or the setting mode)")
-    result = supervise(script, arguments, options, spark_conf, settings, as_json)
-    if as_json:
-        print_json(result)
-    raise typer.Exit(result["exit_code"])
+    `options` are those of `penstock run` for the driver, `given` the Spark settings among them: these are the
+    user's word, and outrank what an earlier run was found to need. With `quiet` the driver's standard output
+    goes to standard error.
+    """
+    from penstock.act.restart.shell import Job, Supervisor
+    from penstock.decide.sage.sizes import sizing_settings
+    from penstock.journal.store import open_journal
+
+    def command(found: Mapping[str, str]) -> list[str]:
+        sizes = sizing_settings(found)
+        pairs = [word for key, value in sizes.items() for word in ("--conf", f"{key}={value}")]
+        # -P: nothing is imported from the current directory, which may be anybody's
+        python = [sys.executable, "-P", "-m", "penstock.cli"]
+        return [*python, "run", *options, *pairs, str(script), *arguments]
+
+    with closing(open_journal(settings.run.journal)) as journal:
+        output = sys.stderr.fileno() if quiet else None
+        job = Job(name_job(script, arguments), command, output, dict(given), settings.restart.rules)
+        supervisor = Supervisor(job, journal, settings.restart, say)
+        code = supervisor.run()
+    return {
+        "script": str(script),
+        "exit_code": code,
+        "applications": supervisor.statuses,
+        "restarts": supervisor.restarts,
+    }
+
+
+def name_job(script: Path, arguments: Sequence[str]) -> str:
+    """Name a job so that its next run is known to be the same: the script with its arguments."""
+    return shlex.join([str(script.resolve()), *arguments])
 
 
 def _tell_supervisor(watcher: SessionWatcher) -> None:
-    from penstock.supervise.channel import own_channel
+    from penstock.act.restart.channel import find_own_channel
 
-    channel = own_channel()
+    channel = find_own_channel()
     if channel is not None:
         channel.say(kind="statuses", statuses=watcher.statuses())
-
-
-def _chosen(policy: str | None, observe: bool) -> dict[str, str]:
-    return {**({"policy": policy} if policy else {}), **({"mode": "observe"} if observe else {})}
 
 
 def _check(
@@ -105,44 +136,49 @@ def _check(
 ) -> Settings:
     """Complain before the script starts, not when Spark is already up."""
     from penstock.decide.registry import policy_entry
-    from penstock.settings import load_settings
+    from penstock.settings.model import load_settings
 
     if not script.is_file():
         raise BadInput(f"{script}: no such file")
     settings = load_settings(config, os.environ, spark_conf, chosen)
-    policy_entry(settings.policy)
+    policy_entry(settings.run.policy)
     return settings
 
 
-def _reporting(settings: Settings, spark_conf: Mapping[str, str]) -> dict[str, str]:
+def _open_listener(settings: Settings, spark_conf: Mapping[str, str]) -> dict[str, str]:
     """Open the port to which executors report, if asked for, and say what Spark must be told of it."""
-    if settings.executor_metrics == "off":
+    if settings.executor_metrics.mode == "off":
         return {}
-    from penstock.observe.executor_metrics import metrics_conf
-    from penstock.observe.metrics_listener import address_for, listener_on
+    from penstock.observe.executors.metrics import address_for, listener_on, metrics_conf
 
     host = address_for(spark_conf.get("spark.master", "local"), os.environ.get("SPARK_LOCAL_IP"))
-    listener = listener_on(host, settings.executor_metrics_port)
-    conf = metrics_conf(listener.host, listener.port, settings.executor_metrics_every)
+    listener = listener_on(host, settings.executor_metrics.port)
+    conf = metrics_conf(listener.host, listener.port, settings.executor_metrics.every)
     return {**conf, "spark.penstock.executor_metrics_port": str(listener.port)}
 
 
-def _watcher(config: Path | None, chosen: Mapping[str, str]) -> SessionWatcher:
-    from penstock.attach import attach
+def _run_attached(
+    script: Path, arguments: list[str], config: Path | None, chosen: Mapping[str, str], as_json: bool
+) -> int:
+    """Run the script with an autopilot for each session that it starts; return its exit code."""
+    from penstock.runtime.attach import attach
 
-    return SessionWatcher(
-        find=active_session, attach=lambda spark: attach(spark, config=config, settings=chosen), say=say
-    )
-
-
-def _watched(watcher: SessionWatcher, script: Path, arguments: list[str]) -> int:
+    attach_to = partial(attach, config=config, settings=chosen)
+    watcher = SessionWatcher(find=find_active_session, attach=attach_to, say=say)
+    kept = _set_stdout_aside() if as_json else None
     watcher.start()
     try:
-        return run_script(script, arguments)
+        code = run_script(script, arguments)
     finally:
         watcher.stop()
         if not watcher.found_spark:
             say(f"{script} never started Spark, so there was nothing to attach to")
+    _tell_supervisor(watcher)
+    if kept is not None:
+        result = {"script": str(script), "exit_code": code, "applications": watcher.statuses()}
+        with os.fdopen(kept, "wb") as output:
+            output.write(json_line(result))
+    return code
 
 
 def _speak_up() -> None:

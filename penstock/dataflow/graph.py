@@ -59,7 +59,7 @@ class LogicalGraph:
 
     @cached_property
     def fed(self) -> tuple[str, ...]:
-        """Operators that are no sources."""
+        """Operators that another one feeds."""
         return tuple(name for name, feeds in zip(self.names, self.upstream, strict=True) if feeds)
 
     @cached_property
@@ -74,12 +74,12 @@ class LogicalGraph:
 
     @cached_property
     def scaled(self) -> tuple[bool, ...]:
-        """The same as plain values, for code that goes from operator to operator."""
+        """`is_scalable` as plain values, for code that goes from operator to operator."""
         return tuple(self.is_scalable.tolist())
 
     @cached_property
     def is_fixed(self) -> NDArray[np.bool_]:
-        """For each operator, whether it has a need and cannot be scaled to it."""
+        """For each operator, whether it is fed and cannot be scaled."""
         return ~self.is_scalable & ~self.is_source
 
     @cached_property
@@ -127,7 +127,7 @@ def _check_edges(names: set[str], edges: tuple[tuple[str, str], ...]) -> None:
 
 
 def _topological_order(operators: list[Operator], edges: tuple[tuple[str, str], ...]) -> tuple[Operator, ...]:
-    """Kahn's algorithm; ties keep the order in which operators were declared."""
+    """Order by Kahn's algorithm; ties keep the order in which operators were declared."""
     by_name = {operator.name: operator for operator in operators}
     waiting = dict.fromkeys(by_name, 0)
     downstream: dict[str, list[str]] = {name: [] for name in by_name}

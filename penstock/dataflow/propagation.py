@@ -1,16 +1,15 @@
-"""Target rates by one traversal of the graph, and the parallelism they need (DS2 equations 7 and 8)."""
+"""DS2's scaling model: target rates in one traversal of the graph (equation 8), instances (equation 7)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.dataflow.graph import LogicalGraph
-from penstock.dataflow.metrics import Floats, Integers
+from penstock.dataflow.metrics import Floats
 from penstock.dataflow.rates import OperatorRates
 from penstock.errors import BadMetrics
 
@@ -21,119 +20,139 @@ instances, not 11; a whole percent of load is seven orders above it."""
 MOST_INSTANCES = 2.0**53
 """Above this a float no longer counts whole instances; nothing real comes near."""
 
+Rate = TypeVar("Rate", float, Floats)
+"""Records per second: one number, or a column with a number for each moment."""
 
-def target_rates(
+
+def propagate_targets(
     graph: LogicalGraph,
     rates: OperatorRates,
     source_rates: Mapping[str, float],
-    beside: Mapping[str, float] | None = None,
-) -> Floats:
-    """Equation 8: the rate at which each operator is fed once all operators keep up; un-rounded.
+    queued: Mapping[str, float] | None = None,
+) -> list[float]:
+    """Find the rate at which each operator is fed once all keep up (equation 8), in topological order.
 
     An operator tagged unscalable passes on no more than its capacity, so that what follows it is not
     scaled for records that cannot arrive.
     """
-    capacity = np.where(graph.is_fixed, rates.true_processing, np.inf) if graph.has_fixed else None
-    return target_rates_from_selectivity(graph, rates.selectivity, source_rates, capacity, beside)
+    for name in graph.sources:
+        _check_source(source_rates, name)
+    capacity = {
+        graph.names[number]: float(rates.true_processing[number])
+        for number in (np.flatnonzero(graph.is_fixed).tolist() if graph.has_fixed else ())
+    }
+    return propagate_rates(graph, rates.selectivity.tolist(), source_rates, capacity, queued)
 
 
-def target_rates_from_selectivity(
+def propagate_rates(
     graph: LogicalGraph,
-    selectivity: Floats,
-    source_rates: Mapping[str, float],
-    capacity: Floats | None = None,
-    beside: Mapping[str, float] | None = None,
-) -> Floats:
-    """The traversal of equation 8 with selectivities given; for a source, its own output rate.
+    selectivity: Sequence[float],
+    source_rates: Mapping[str, Rate],
+    capacity: Mapping[str, float] | None = None,
+    queued: Mapping[str, float] | None = None,
+) -> list[Rate]:
+    """Add up what feeds each operator, from the sources on (equation 8).
 
-    `source_rates` are what sources put out, so the selectivity of a source is not applied again.
-    `capacity` bounds what an operator takes in, and with it what it passes on. `beside` is what operators
-    take in from queues of their own beside what they are fed; what follows them gets its share of that.
+    `source_rates` are what sources put out, so the selectivity of a source is not applied. `capacity` bounds
+    what an operator takes in and passes on. `queued` is what an operator takes in from a queue of its own
+    beside what it is fed; what follows it gets its share of that.
     """
-    limits = [np.inf] * len(graph.names) if capacity is None else capacity.tolist()
-    queued = beside or {}
-    targets: list[float] = []
-    flows: list[float] = []
-    # Python floats: faster than indexing an array, and they grow to infinity without a warning
-    for name, feeds, ratio, limit in zip(
-        graph.names, graph.upstream, selectivity.tolist(), limits, strict=True
-    ):
-        if len(feeds) == 1:
-            target = flows[feeds[0]]
-        else:
-            target = sum([flows[n] for n in feeds]) if feeds else _source_rate(source_rates, name)
-        if feeds and queued:
-            target += queued.get(name, 0.0)
+    capacity, queued = capacity or {}, queued or {}
+    targets: list[Rate] = []
+    flows: list[Rate] = []
+    for name, feeds, ratio in zip(graph.names, graph.upstream, selectivity, strict=True):
+        if not feeds:
+            targets.append(source_rates[name])
+            flows.append(source_rates[name])
+            continue
+        target = flows[feeds[0]]
+        for feed in feeds[1:]:
+            target = target + flows[feed]
+        if queued:
+            target = target + queued.get(name, 0.0)
         targets.append(target)
-        flows.append((limit if limit < target else target) * ratio if feeds else target)
-    return np.array(targets, dtype=np.float64)
+        flows.append((_limit(target, capacity[name]) if name in capacity else target) * ratio)
+    return targets
 
 
-def _source_rate(source_rates: Mapping[str, float], name: str) -> float:
+def _limit(rate: Rate, most: float) -> Rate:
+    # Python's own numbers grow to infinity without a warning
+    return np.minimum(rate, most) if isinstance(rate, np.ndarray) else min(rate, most)
+
+
+def _check_source(source_rates: Mapping[str, float], name: str) -> None:
     rate = source_rates.get(name)
     if rate is None:
         raise BadMetrics(f"no rate is given for the source {name!r}")
-    if not 0 <= rate < np.inf:
+    if not 0 <= rate < math.inf:
         raise BadMetrics(f"the rate of source {name!r} is {rate}")
-    return float(rate)
 
 
-def exact_parallelism(graph: LogicalGraph, rates: OperatorRates, targets: Floats) -> Floats:
-    """Equation 7 before its ceiling; a source keeps its instances, and so does an idle operator."""
-    held = rates.instances.astype(np.float64)
-    measured = ~graph.is_source & (rates.true_processing > 0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.divide(targets * held, rates.true_processing, out=held, where=measured)
+def size_operators(graph: LogicalGraph, rates: OperatorRates, targets: Sequence[float]) -> list[float]:
+    """Find the instances that each operator needs (equation 7 before its ceiling).
 
-
-def instances_for(target: float, held: int, rate: float) -> float:
-    """The same for one operator that is fed: how many of the instances held, which do `rate`, it needs."""
-    return target * held / rate if rate > 0 else float(held)
-
-
-def shortfall_ratio(sources: Iterable[tuple[float, float]]) -> float:
-    """The largest ratio of wanted to observed source rate (section 4.2.1, target rate ratio).
-
-    A source that put out nothing says nothing about how far the others fall short.
+    A source keeps its instances, and so does an operator without a true rate.
     """
-    return max((wanted / observed for wanted, observed in sources if observed > 0), default=0.0)
+    # one by one: for tens of operators, as graphs have, columns cost more than they save
+    held, true_rates = rates.instances.tolist(), rates.true_processing.tolist()
+    return [
+        target * count / rate if feeds and rate > 0 else float(count)
+        for feeds, target, count, rate in zip(graph.upstream, targets, held, true_rates, strict=True)
+    ]
 
 
-def whole_instances(exact: NDArray[np.floating[Any]]) -> Integers:
-    """The ceiling of equation 7, at least one instance, blind to floating-point dust."""
-    rounded: Floats = np.ceil(np.minimum(exact, MOST_INSTANCES) * (1 - ROUNDING_TOLERANCE))
-    return np.maximum(rounded, 1).astype(np.int64)
-
-
-def whole_number(exact: float) -> int:
-    """The same for one operator."""
+def round_up(exact: float) -> int:
+    """Take the ceiling of equation 7, at least one instance, blind to floating-point dust."""
     return max(1, math.ceil(min(exact, MOST_INSTANCES) * (1 - ROUNDING_TOLERANCE)))
 
 
-def overloaded_shares(graph: LogicalGraph, rates: OperatorRates, targets: Floats) -> dict[str, float]:
-    """Unscalable operators that cannot keep up: name → the share of their target that they can take."""
+def correct_shortfall(
+    graph: LogicalGraph,
+    wanted: list[int],
+    held: Sequence[int],
+    inputs: Iterable[tuple[float, float]],
+    allowed_ratio: float,
+) -> list[int]:
+    """Scale all operators by the shortfall where the model sees no need for more (section 4.2.1).
+
+    The shortfall is the largest ratio of wanted to observed rate among `inputs`; an `allowed_ratio` of 1 is
+    the strictest. An input of which nothing was read says nothing about how far the others fall short.
+    """
+    if any(want > have for want, have in zip(wanted, held, strict=True)):
+        return wanted
+    ratio = max((rate / observed for rate, observed in inputs if observed > 0), default=0.0)
+    if ratio <= allowed_ratio:
+        return wanted
+    return [round_up(n * ratio) if scaled else n for n, scaled in zip(wanted, graph.scaled, strict=True)]
+
+
+def find_bottlenecks(graph: LogicalGraph, rates: OperatorRates, targets: Sequence[float]) -> dict[str, float]:
+    """Find unscalable operators that cannot keep up: name → the share of their target that they can take."""
     if not graph.has_fixed:
         return {}
-    short = graph.is_fixed & (rates.true_processing < targets * (1 - ROUNDING_TOLERANCE))
+    capacity = rates.true_processing.tolist()
     return {
-        graph.operators[number].name: float(rates.true_processing[number] / targets[number])
-        for number in np.flatnonzero(short).tolist()
+        graph.names[number]: capacity[number] / targets[number]
+        for number in np.flatnonzero(graph.is_fixed).tolist()
+        if capacity[number] < targets[number] * (1 - ROUNDING_TOLERANCE)
     }
 
 
-def admitted_targets(graph: LogicalGraph, targets: Floats, shares: Mapping[str, float]) -> Floats:
-    """Lower the targets of operators that feed nothing but overloaded ones to what those can take.
+def limit_targets(
+    graph: LogicalGraph, targets: Sequence[float], bottlenecks: Mapping[str, float]
+) -> list[float]:
+    """Lower the targets of operators that feed nothing but bottlenecks to what those can take.
 
-    An operator with one consumer that takes everything keeps its full target. Overloaded operators keep
-    theirs too, so that the shortfall stays visible.
+    An operator with one consumer that takes everything keeps its full target. Bottlenecks keep theirs too,
+    so that the shortfall stays visible.
     """
     taken = [0.0] * len(graph.operators)
-    admitted = targets.tolist()
+    limited = list(targets)
     for number in reversed(range(len(taken))):
-        operator, share = graph.operators[number], taken[number] or 1.0
-        if operator.name not in shares:
-            admitted[number] *= share
-        own = share * shares.get(operator.name, 1.0)
+        name, share = graph.names[number], taken[number] or 1.0
+        if name not in bottlenecks:
+            limited[number] *= share
+        own = share * bottlenecks.get(name, 1.0)
         for feed in graph.upstream[number]:
             taken[feed] = max(taken[feed], own)
-    return np.array(admitted, dtype=np.float64)
+    return limited

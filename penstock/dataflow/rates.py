@@ -13,6 +13,46 @@ from penstock.dataflow.metrics import Floats, Integers, MetricWindow
 from penstock.dataflow.readiness import NotReady
 from penstock.errors import BadMetrics
 
+SATURATED = 0.85
+"""Share of a window: useful times are wrong by the rest, so whoever works longer may have no time left."""
+
+UNEVEN = 1.5
+"""The busiest instance works so many times as long as the typical one, or longer, where the load is uneven.
+
+With less, headroom and further instances still help; a key with a twentieth of all records makes it two with
+20 instances, and then no number of instances does the work of 20.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class UnevenLoad:
+    """An operator of which few instances work far longer than the others, so that more would not help.
+
+    `busy_instances` of its `instances` do. `busiest` and `typical` are shares of the window in which such an
+    instance works; `gets_more` tells whether the busiest got more records, as with a hot key, or was slow.
+    """
+
+    operator: str
+    instances: int
+    busy_instances: int
+    busiest: float
+    typical: float
+    gets_more: bool
+
+    @property
+    def is_hot(self) -> bool:
+        """Whether the busiest instance has no time left."""
+        return self.busiest >= SATURATED
+
+    def __str__(self) -> str:
+        """Say how many instances are busy, how much, why, and that more of them would not help."""
+        are = "is" if self.busy_instances == 1 else "are"
+        other = "the other" if self.instances == 2 else "the median"
+        busy = f"{are} busy {min(1.0, self.busiest):.0%} of the time, {other} {self.typical:.0%}"
+        why = "with more records: a key is hot, or partitions are uneven" if self.gets_more else "being slow"
+        counted = f"{self.busy_instances} of {self.instances} instances"
+        return f"{self.operator}: {counted} {busy} ({why}); more instances would not help"
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorRates:
@@ -35,7 +75,7 @@ class OperatorRates:
             return np.divide(output, processing, out=np.zeros(len(output)), where=processing > 0)
 
 
-def operator_rates(
+def measure_rates(
     graph: LogicalGraph, window: MetricWindow, expected_instances: Mapping[str, int] | None = None
 ) -> OperatorRates | NotReady:
     """Aggregate a window per operator; NotReady names what is missing, idle or timed at zero.
@@ -43,7 +83,7 @@ def operator_rates(
     A source has no input and may be idle: its rate is given from outside.
     """
     size, number = len(graph.operators), window.operator
-    if len(number) and not (np.minimum.reduce(number) >= 0 and np.maximum.reduce(number) < size):
+    if not _knows_operators(graph, window):
         raise BadMetrics(f"the window has an operator number outside 0 to {size - 1}")
     instances = np.bincount(number, minlength=size)
     all_worked = bool(window.useful_seconds.all())
@@ -52,6 +92,11 @@ def operator_rates(
         or (None if all_worked else _untimed_records(graph, window))
         or _aggregate(graph, window, instances, all_worked)
     )
+
+
+def _knows_operators(graph: LogicalGraph, window: MetricWindow) -> bool:
+    number, size = window.operator, len(graph.operators)
+    return not len(number) or bool(np.minimum.reduce(number) >= 0 and np.maximum.reduce(number) < size)
 
 
 def _missing_instances(
@@ -68,7 +113,7 @@ def _missing_instances(
 
 
 def _untimed_records(graph: LogicalGraph, window: MetricWindow) -> NotReady | None:
-    """Records without useful time would make an infinite rate, and so shrink the operator to nothing."""
+    """Reject records without useful time: their infinite rate would shrink the operator to nothing."""
     untimed = (window.useful_seconds == 0) & ((window.records_in > 0) | (window.records_out > 0))
     if not untimed.any():
         return None
@@ -82,29 +127,29 @@ def _aggregate(
     size, useful = len(graph.operators), window.useful_seconds
     weight = None if all_worked else _weight_of_active(window, instances)
 
-    def true(records: Floats) -> Floats:
+    def sum_true(records: Floats) -> Floats:
         if weight is None:
             total = np.bincount(window.operator, weights=records / useful, minlength=size)
             return total.astype(np.float64, copy=False)
         rate = np.divide(records, useful, out=np.zeros(len(useful)), where=useful > 0)
         return np.bincount(window.operator, weights=rate, minlength=size) * weight
 
-    def observed(records: Floats) -> Floats:
+    def sum_observed(records: Floats) -> Floats:
         return np.bincount(window.operator, weights=records, minlength=size) / window.seconds
 
     with np.errstate(over="ignore"):
         rates = OperatorRates(
             instances=instances,
-            true_processing=true(window.records_in),
-            true_output=true(window.records_out),
-            observed_processing=observed(window.records_in),
-            observed_output=observed(window.records_out),
+            true_processing=sum_true(window.records_in),
+            true_output=sum_true(window.records_out),
+            observed_processing=sum_observed(window.records_in),
+            observed_output=sum_observed(window.records_out),
         )
-    return unusable_rates(graph, rates) or rates
+    return find_unusable_rate(graph, rates) or rates
 
 
 def _weight_of_active(window: MetricWindow, instances: Integers) -> Floats:
-    """For each operator, how many instances one that was active stands for.
+    """Count, for each operator, the instances that one active instance stands for.
 
     An instance without useful time has no true rate (equation 1). Counting it as zero would halve the
     capacity of its operator, so it is taken to be as fast as the average of the others.
@@ -114,8 +159,8 @@ def _weight_of_active(window: MetricWindow, instances: Integers) -> Floats:
     return np.divide(instances, active, out=np.zeros(size), where=active > 0)
 
 
-def unusable_rates(graph: LogicalGraph, rates: OperatorRates) -> NotReady | None:
-    """Say which operator has no processing rate to divide by, or one beyond all measure."""
+def find_unusable_rate(graph: LogicalGraph, rates: OperatorRates) -> NotReady | None:
+    """Name the first operator that has no processing rate to divide by, or rates that are not finite."""
     processing, output = rates.true_processing.tolist(), rates.true_output.tolist()
     for name, feeds, taken, sent in zip(graph.names, graph.upstream, processing, output, strict=True):
         if math.isfinite(taken) and math.isfinite(sent) and (taken > 0 or not feeds):
@@ -124,3 +169,58 @@ def unusable_rates(graph: LogicalGraph, rates: OperatorRates) -> NotReady | None
             return NotReady(f"{name!r} was idle: it processed no records", "records to measure it by")
         return NotReady(f"the rates of {name!r} are too large to compute with", "plausible metrics")
     return None
+
+
+def find_uneven_loads(graph: LogicalGraph, window: MetricWindow) -> dict[str, UnevenLoad]:
+    """Find operators whose instances share their work unevenly (DS2 section 4.2.3), by name; sources do none.
+
+    Fewer than half of the instances are busy then. If half of them or more are, it is partitions that do not
+    divide evenly, and more instances help.
+    """
+    if not _knows_operators(graph, window):
+        return {}
+    counts = np.bincount(window.operator, minlength=len(graph.operators))
+    if counts.max(initial=0) < 2:
+        return {}
+    order = np.lexsort((window.useful_seconds, window.operator))
+    work, records = window.useful_seconds[order], window.records_in[order]
+    # of each operator the busiest instance and the upper median, of two instances the other one
+    last, several = np.cumsum(counts) - 1, np.flatnonzero(counts > 1)
+    busiest, typical = work[last], last - np.maximum(1, (counts - 1) // 2)
+    uneven = several[(busiest > 0)[several] & (busiest >= UNEVEN * work[typical])[several]]
+    busy = np.bincount(window.operator[order], weights=work * UNEVEN > np.repeat(busiest, counts))
+    columns = (
+        uneven,
+        counts[uneven],
+        busy[uneven].astype(np.int64),
+        busiest[uneven] / window.seconds,
+        work[typical[uneven]] / window.seconds,
+        records[last[uneven]] >= UNEVEN * records[typical[uneven]],
+    )
+    return {
+        graph.names[number]: UnevenLoad(graph.names[number], *row)
+        for number, *row in zip(*(column.tolist() for column in columns), strict=True)
+        if graph.upstream[number]
+    }
+
+
+def find_growing_queues(graph: LogicalGraph, window: MetricWindow, least_share: float) -> list[str]:
+    """Find operators before which records pile up: they take less than this share of what they are fed.
+
+    Only one with an instance that has no time left counts: others are fed just a part of what is sent.
+    """
+    size = len(graph.operators)
+    if not _knows_operators(graph, window):
+        return []
+    longest = np.zeros(size)
+    np.maximum.at(longest, window.operator, window.useful_seconds)
+    full = longest >= SATURATED * window.seconds
+    if not full.any():
+        return []
+    taken = np.bincount(window.operator, weights=window.records_in, minlength=size)
+    sent = np.bincount(window.operator, weights=window.records_out, minlength=size)
+    return [
+        name
+        for number, (name, feeds) in enumerate(zip(graph.names, graph.upstream, strict=True))
+        if feeds and full[number] and taken[number] < least_share * sum(sent[feed] for feed in feeds)
+    ]

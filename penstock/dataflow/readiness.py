@@ -1,4 +1,4 @@
-"""The normal answer "not yet": why, what is awaited, until when."""
+"""The normal answer "not yet", with its reason and what is awaited."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NotReady:
-    """No decision can be taken yet; nothing is to be changed."""
+    """No decision can be taken yet, so nothing changes; `until` is when to ask again, if that is known."""
 
     reason: str
     awaiting: str = ""

@@ -1,33 +1,22 @@
-"""What a policy sees: one window of an application, its queries, sources and executors."""
+"""The input of policies: an application over a window, with its queries, sources and executors."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
-from penstock.dataflow.batches import BatchExecution
-from penstock.dataflow.critical import CriticalWindow
 from penstock.dataflow.graph import LogicalGraph
-from penstock.dataflow.metrics import MetricWindow
+from penstock.dataflow.metrics import BatchExecution, MetricWindow, RunningBatch
+from penstock.dataflow.readiness import NotReady
 
 EXECUTORS = "executors"
-"""The one scalable unit of an application whose operators share slots."""
-
-
-class Execution(Enum):
-    """How operators get their instances."""
-
-    PER_OPERATOR = "per-operator"
-    """Each operator has its own parallelism, as in Flink, Heron or Pulsar Functions."""
-    SHARED_SLOTS = "shared-slots"
-    """All operators share the slots, as in Timely, and on Spark stage after stage."""
+"""The one unit that is scaled in an application on slots."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRate:
-    """What the outside world sends to one source operator, and what was read of it."""
+    """The rates at which records are offered to one operator and read by it, and its backlog."""
 
     offered_per_second: float
     observed_per_second: float
@@ -35,11 +24,18 @@ class SourceRate:
 
 
 @dataclass(frozen=True, slots=True)
-class ExecutorUse:
-    """What one executor used in the window, as it reports by itself; NaN is what it did not report.
+class TopicRate(SourceRate):
+    """A topic that an operator reads itself; `overdue_records` are those of its backlog to catch up with."""
 
-    Resident memory and CPU are those of the JVM and its Python workers together; collections and spill are
-    the window's.
+    overdue_records: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorUse:
+    """The resources that one executor reports to have used; NaN where it reports nothing.
+
+    Resident memory and CPU count the JVM and its Python workers together. Collections and spill are those of
+    the window.
     """
 
     heap_used_bytes: float = math.nan
@@ -53,7 +49,7 @@ class ExecutorUse:
 
 @dataclass(frozen=True, slots=True)
 class SizingFacts:
-    """What sizing memory and cores needs beside the queries: Spark's settings in effect, driver, losses."""
+    """The facts beside the queries that memory and cores are sized by: settings, driver, losses."""
 
     settings: Mapping[str, str]
     driver_heap_used_bytes: float = math.nan
@@ -62,7 +58,7 @@ class SizingFacts:
 
     @property
     def failed_for_memory(self) -> bool:
-        """Whether an executor was lost for want of heap, or of memory beside it."""
+        """Whether an executor was lost for want of heap, or of memory beside the heap."""
         return self.out_of_memory_count + self.memory_kill_count > 0
 
 
@@ -75,75 +71,205 @@ class ExecutorState:
     cores: int
     active_tasks: int = 0
     memory_bytes: int = 0
+    """Available to Spark for storage."""
     heap_used_bytes: int = 0
+    """The peak since it started."""
     gc_seconds: float = 0.0
     cached_bytes: int = 0
+    """Blocks in memory and on disk."""
     state_bins: int = 0
+    """State partitions that its tasks worked on last."""
     use: ExecutorUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class QueryWindow:
-    """One streaming query over the window.
+class HotTask:
+    """A task far longer than the others of the operator that has most of the task time.
 
-    `batches` are the batches that finished in the window, oldest first, for queries that share slots;
-    `period_seconds` is the trigger interval, None when batches follow each other at once.
-    `latency_seconds` is the end-to-end latency seen (waiting in the source plus processing), when known: of
-    the mean record, and of the oldest one `oldest_latency_seconds`; `latency_by` says what it rests on.
-    `timeline_seconds` says where the newest batch spent its time, phase by phase, until the next trigger.
-    `overdue_records` is told where operators read topics of their own: operator → what waits there and is to
-    be caught up with, which then stands in place of the sources' backlog; `sources` has these operators, too.
-    `critical` tells what was on the critical path of the batches last analysed, oldest first.
+    `share` is the part of the critical path that runs on its slot.
+    """
+
+    operator: str
+    executor: str
+    partition: int
+    seconds: float
+    times_median: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlowExecutor:
+    """An executor whose tasks take far longer than those of the same operator elsewhere, for no more records.
+
+    `share` is the part of the critical path that runs on its slots.
+    """
+
+    executor: str
+    operator: str
+    times_others: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class CriticalWindow:
+    """Critical participation over one batch of a query, from its trigger to its end.
+
+    The shares of `activity` sum to 1, and so do those of `causes`. Those of `operator` are not divided by its
+    instances. `task_share` is the part of the path inside tasks; the rest is the driver's. `replayed_seconds`
+    is the batch replayed on the slots it had, `least_seconds` on as many as it could use.
+    """
+
+    batch_id: int
+    start: float
+    end: float
+    slots: int
+    input_records: float
+    activity: Mapping[str, float]
+    worker: Mapping[str, float]
+    operator: Mapping[str, float]
+    task_share: float
+    replayed_seconds: float
+    least_seconds: float
+    hot_task: HotTask | None
+    answer: str
+    slow_executor: SlowExecutor | None = None
+    causes: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def gain_of_slots(self) -> float:
+        """The share of the batch's time that slots without limit could save."""
+        return max(0.0, 1 - self.least_seconds / self.replayed_seconds) if self.replayed_seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """The part of a query's window that both execution models share.
+
+    `sources` are the operators that the outside world feeds, each with what it is sent. `latency_seconds` is
+    the end-to-end latency of the mean record (waiting at the source plus processing), None if unknown.
     """
 
     query_id: str
     name: str
     graph: LogicalGraph
-    metrics: MetricWindow
     sources: Mapping[str, SourceRate]
+    latency_seconds: float | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotQuery(_Query):
+    """A query whose operators share the slots, stage after stage, as on Spark.
+
+    `batches` are those that finished in the window, oldest first. `period_seconds` is the trigger interval,
+    None when batches follow each other at once. `timeline_seconds` says where the newest batch spent its
+    time, phase by phase, until the next trigger. `critical` has the batches last analysed, oldest first.
+    `latency_by` says what the latencies rest on. `running` is the batch that has not ended, where its tasks
+    were looked at. `idle_seconds` is for how long the sources have been seen to offer nothing while nothing
+    waited; 0 where that is not known. A `single_run` ends by itself when its backlog is read (availableNow,
+    once). `jobs_per_batch` counts the Spark jobs of the newest batch.
+    """
+
     batches: tuple[BatchExecution, ...] = ()
     period_seconds: float | None = None
-    latency_seconds: float | None = None
     timeline_seconds: Mapping[str, float] = field(default_factory=dict)
     critical: tuple[CriticalWindow, ...] = ()
     oldest_latency_seconds: float | None = None
     latency_by: str = ""
-    overdue_records: Mapping[str, float] = field(default_factory=dict)
+    running: RunningBatch | None = None
+    idle_seconds: float = 0.0
+    single_run: bool = False
+    jobs_per_batch: int = 1
 
     @property
-    def outside(self) -> tuple[SourceRate, ...]:
-        """What the outside world sends: not what operators read from each other's topics."""
-        if not self.overdue_records:
-            return tuple(self.sources.values())
-        return tuple(rate for name, rate in self.sources.items() if name not in self.overdue_records)
+    def readings(self) -> Mapping[str, SourceRate]:
+        """Every input that is read, by the operator that reads it."""
+        return self.sources
 
     @property
     def waiting(self) -> tuple[SourceRate, ...]:
-        """Every input of which records may wait, once: those of operators where these have their own."""
-        if not self.overdue_records:
-            return tuple(self.sources.values())
-        return tuple(rate for name, rate in self.sources.items() if name in self.overdue_records)
+        """Every input in which records may wait."""
+        return tuple(self.sources.values())
 
 
 @dataclass(frozen=True, slots=True)
-class ApplicationWindow:
-    """One application over [start, end): the input of every policy.
+class OperatorQuery(_Query):
+    """A query whose operators have instances of their own, as in Flink, Heron or Pulsar Functions.
 
-    `parallelism` is what is held now: operator → instances, or {EXECUTORS: n} with shared slots.
+    `topics` has the operators that read a topic of their own. What waits for such an operator waits there, so
+    the backlogs of `topics` stand in place of those of `sources`.
+    """
+
+    metrics: MetricWindow
+    topics: Mapping[str, TopicRate] = field(default_factory=dict)
+
+    @property
+    def readings(self) -> Mapping[str, SourceRate]:
+        """Every input that is read, by the operator that reads it."""
+        return {**self.sources, **self.topics} if self.topics else self.sources
+
+    @property
+    def waiting(self) -> tuple[SourceRate, ...]:
+        """Every input in which records may wait, each record counted once."""
+        return tuple((self.topics or self.sources).values())
+
+
+QueryWindow = SlotQuery | OperatorQuery
+"""One streaming query over a window, by its execution model."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Application:
+    """The part of a window over [start, end) that both execution models share.
+
+    `parallelism` is what is held now: operator → instances, or {EXECUTORS: n} on slots.
     """
 
     application: str
     start: float
     end: float
-    execution: Execution
     parallelism: Mapping[str, int]
-    queries: tuple[QueryWindow, ...]
-    executors: tuple[ExecutorState, ...] = ()
-    slots_per_executor: int = 1
-    warnings: tuple[str, ...] = field(default=())
-    sizing: SizingFacts | None = None
+    executors: tuple[ExecutorState, ...] = field(default=(), kw_only=True)
+    slots_per_executor: int = field(default=1, kw_only=True)
+    warnings: tuple[str, ...] = field(default=(), kw_only=True)
+    sizing: SizingFacts | None = field(default=None, kw_only=True)
 
     @property
     def slots(self) -> int:
-        """Slots held now, with shared slots."""
+        """Cores of all executors together."""
         return sum(executor.cores for executor in self.executors)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotWindow(_Application):
+    """An application whose queries run on slots.
+
+    `reserved_slots` are those that its real-time queries, `reserved_for`, need: such a query runs the tasks
+    of all its stages at once, and dies when slots are short.
+    """
+
+    queries: tuple[SlotQuery, ...]
+    reserved_slots: int = 0
+    reserved_for: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorWindow(_Application):
+    """An application whose operators have instances of their own."""
+
+    queries: tuple[OperatorQuery, ...]
+
+
+ApplicationWindow = SlotWindow | OperatorWindow
+"""One application over a window: the input of every policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoBatchYet(NotReady):
+    """No query has finished a batch.
+
+    `window` has the executors, which may be short of memory, and those queries whose running batch is known.
+    `idle_seconds` is for how long all queries have been seen to be offered nothing; 0 where that is unknown.
+    """
+
+    window: ApplicationWindow = field(kw_only=True)
+    idle_seconds: float = field(default=0.0, kw_only=True)

@@ -1,4 +1,4 @@
-"""What became of an accepted proposal; the manager compares it with the expected effect."""
+"""The outcome of an accepted proposal; the manager compares it with the expected effect."""
 
 from __future__ import annotations
 

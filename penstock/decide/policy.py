@@ -1,4 +1,4 @@
-"""What a policy is, and what it may propose."""
+"""Policies, and the proposals that they may make."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from penstock.dataflow.moves import Move, Plan
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
 
@@ -14,13 +15,19 @@ HELD_UTILISATION = "held_utilisation_ratio"
 UTILISATION = "utilisation_ratio"
 """Figure of a proposal: predicted utilisation of the proposed size."""
 
+IDLE_SECONDS = "idle_seconds"
+"""Figure of a proposal: for how long no source has offered anything."""
+
+SEEN_EXECUTORS = "seen_executors"
+"""Figure of a proposal: the largest size at which the costs were seen that it rests on."""
+
 BINS = "bins"
 """The unit of a MoveState: state partitions that change their worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedEffect:
-    """What a proposal is expected to bring; compared later with what happened.
+    """The effect that a proposal is expected to have; compared later with what happened.
 
     `figures` are named numbers with their unit in the name, e.g. batch_seconds, utilisation_ratio.
     """
@@ -49,7 +56,7 @@ class Scale:
 
     @property
     def planned(self) -> Mapping[str, int]:
-        """What should be there afterwards, by unit."""
+        """The size that should be there afterwards, by unit."""
         return self.parallelism
 
 
@@ -79,19 +86,20 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class MoveState:
-    """Move state bins between workers: (bin, from, to), each bin at most once.
+    """Move state bins between workers, as the plans say, one plan a query."""
 
-    `plans` say in which batches and how, one plain plan a query, as `penstock.migrate` writes them.
-    """
-
-    moves: tuple[tuple[str, str, str], ...]
+    plans: tuple[Plan, ...]
     reason: str
     expected: ExpectedEffect
-    plans: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """The moves of all plans."""
+        return tuple(move for plan in self.plans for move in plan.moves)
 
     @property
     def planned(self) -> Mapping[str, int]:
-        """How many bins should have moved afterwards."""
+        """The number of bins that should have moved afterwards."""
         return {BINS: len(self.moves)}
 
     @property
@@ -102,11 +110,11 @@ class MoveState:
 
 Proposal: TypeAlias = Hold | Scale | Resize | MoveState
 Action: TypeAlias = Scale | MoveState
-"""What an actuator performs while the application runs."""
+"""Proposals that an actuator performs while the application runs."""
 
 
 class Policy(Protocol):
-    """Values in, a proposal out; may keep what it has learned, never reads a clock."""
+    """Makes a proposal of a window; may keep what it has learned, never reads a clock."""
 
     @property
     def name(self) -> str:
@@ -122,10 +130,10 @@ class Learner(Protocol):
 
     @property
     def memory_kind(self) -> str:
-        """What its memories are kept as in the journal."""
+        """The kind under which the journal keeps its memories."""
 
     def learned(self) -> Mapping[str, Mapping[str, Any]]:
-        """What is worth keeping, by a key that means the same in the next run."""
+        """Return what is worth keeping, by a key that means the same in the next run."""
 
     def recall(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-        """Take up what an earlier run has learned; the answer says what could not be used, and why."""
+        """Take up what an earlier run has learned; return what could not be used, and why."""

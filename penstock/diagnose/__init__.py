@@ -1,6 +1,6 @@
-"""Where the latency of an application comes from: activity graphs and what is on their critical path.
+"""Diagnosis of an application's latency: activity graphs and their critical paths.
 
-The functions named here take and return PySpark DataFrames; PySpark is loaded when one of them is asked for.
+The functions named here take and return PySpark DataFrames; PySpark is imported when one of them is used.
 """
 
 from __future__ import annotations

@@ -1,47 +1,38 @@
-"""From a log or a trace to the whole diagnosis: windows, findings, what-if and warnings."""
+"""Diagnose event logs and traces: windows, findings, what-if and warnings, each application for itself."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.diagnose.activity_graph import ActivityGraph, Repairs
-from penstock.diagnose.answer import Finding, findings, plain_answer, with_gains
-from penstock.diagnose.application_log import ApplicationLog
-from penstock.diagnose.density import Part, Span
-from penstock.diagnose.joining import joined, mixed
-from penstock.diagnose.log_parts import log_parts
-from penstock.diagnose.log_trace import log_timelines
-from penstock.diagnose.participation import Participation, participation, windows
-from penstock.diagnose.single_path import single_path
-from penstock.diagnose.summary import Summary, graph_summaries, summarise
-from penstock.diagnose.trace import Indices
-from penstock.diagnose.trace_parts import trace_parts
-from penstock.diagnose.what_if import WhatIf, what_if
-
-__all__ = ["Diagnosis", "Drawing", "Span", "diagnose_log", "diagnose_trace", "window_json"]
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """What a picture of the whole needs; there is none where the whole did not fit into memory at once."""
-
-    graph: ActivityGraph
-    critical: Participation
-    path_events: Indices
+from penstock.diagnose.answer import LatencyFinding, add_gains, answer_in_words, list_findings
+from penstock.diagnose.log.application import ApplicationLog
+from penstock.diagnose.log.files import LogFiles, find_logs
+from penstock.diagnose.log.reader import read_application
+from penstock.diagnose.path.graph import ActivityGraph, Repairs
+from penstock.diagnose.path.participation import Participation, cut_windows, draw_path, measure_participation
+from penstock.diagnose.path.parts import Part, analyse_log_parts, analyse_trace_parts
+from penstock.diagnose.path.spans import Span
+from penstock.diagnose.path.summary import Summary, join_summaries, mix_shares, summarise, summarise_graph
+from penstock.diagnose.trace.events import Activity, Indices, is_trace
+from penstock.diagnose.trace.from_log import build_timelines
+from penstock.diagnose.whatif.scenarios import WhatIf, ask_what_if
+from penstock.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Where the latency of one application comes from."""
+    """The sources of one application's latency."""
 
     application: str
     name: str
     answer: str
-    findings: list[Finding]
+    findings: list[LatencyFinding]
     whole: Summary
     windows: list[Summary]
     single_path: dict[str, float]
@@ -49,15 +40,25 @@ class Diagnosis:
     warnings: list[str]
     drawing: Drawing | None
 
+    def compare_activities(self) -> dict[str, tuple[float, float, float]]:
+        """Return each activity's share of the critical path, of busy time and of one random path."""
+        critical, waiting = self.whole.activity, Activity.WAITING.label
+        busy = {name: value for name, value in self.whole.profile.activity.items() if name != waiting}
+        total = sum(busy.values()) or 1.0
+        return {
+            name: (critical.get(name, 0.0), busy.get(name, 0.0) / total, self.single_path.get(name, 0.0))
+            for name in sorted({*critical, *busy}, key=lambda name: -critical.get(name, 0.0))
+        }
+
     def to_json(self) -> dict[str, Any]:
-        """The object of the command contract, with the findings and the what-if beside the windows."""
+        """Return the object of the command contract, with findings and what-if beside the windows."""
         return {
             "application": self.application,
             "name": self.name,
             "answer": self.answer,
             "findings": [asdict(finding) for finding in self.findings],
-            "windows": [window_json(summary) for summary in self.windows],
-            "whole": window_json(self.whole),
+            "windows": [window_to_json(summary) for summary in self.windows],
+            "whole": window_to_json(self.whole),
             "profile": self.whole.profile.activity,
             "single_path": self.single_path,
             "what_if": asdict(self.what_if) if self.what_if else None,
@@ -65,8 +66,17 @@ class Diagnosis:
         }
 
 
-def window_json(summary: Summary) -> dict[str, Any]:
-    """One window of the command contract."""
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The graph and the path to draw, where all of the application fits in memory at once."""
+
+    graph: ActivityGraph
+    critical: Participation
+    path_events: Indices
+
+
+def window_to_json(summary: Summary) -> dict[str, Any]:
+    """Return one window of the command contract."""
     return {
         "start_ms": summary.start_us / 1000,
         "end_ms": summary.end_us / 1000,
@@ -79,24 +89,74 @@ def window_json(summary: Summary) -> dict[str, Any]:
     }
 
 
+def diagnoses_to_json(found: list[Diagnosis]) -> dict[str, Any]:
+    """Return the object of one application, or one object for several."""
+    answers = [diagnosis.to_json() for diagnosis in found]
+    if len(answers) == 1:
+        return answers[0]
+    windows = [window for answer in answers for window in answer["windows"]]
+    warnings = [warning for answer in answers for warning in answer["warnings"]]
+    return {"windows": windows, "warnings": warnings, "applications": answers}
+
+
+def diagnose_path(
+    path: Path, span: Span, progress: Callable[[str], None] = lambda _: None, drawn: bool = True
+) -> list[Diagnosis]:
+    """Diagnose the trace or all the logs at a path; `progress` is called with each step.
+
+    Logs that cannot be diagnosed become warnings of the first that can. Without `drawn` no graph is kept:
+    those of many applications would fill the memory.
+    """
+    if is_trace(path):
+        with _naming(path):
+            return [diagnose_trace(path, span)]
+    found: list[Diagnosis] = []
+    refused: list[BadInput] = []
+    for files in find_logs(path):
+        try:
+            with _naming(files.path):
+                one = _diagnose_files(files, span, progress)
+            found.append(one if drawn else replace(one, drawing=None))
+        except BadInput as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    first = replace(found[0], warnings=[*found[0].warnings, *(str(error) for error in refused)])
+    return [first, *found[1:]]
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file in a refusal."""
+    try:
+        yield
+    except BadInput as error:
+        raise error if str(path) in str(error) else BadInput(f"{path}: {error}") from error
+
+
+def _diagnose_files(files: LogFiles, span: Span, progress: Callable[[str], None]) -> Diagnosis:
+    progress(f"{files.path}: reading {files.size / 1e6:.1f} MB")
+    log = read_application(files)
+    progress(f"{files.path}: analysing {len(log.tasks)} tasks")
+    return diagnose_log(log, span)
+
+
 def diagnose_log(log: ApplicationLog, span: Span) -> Diagnosis:
-    """The diagnosis of an application from its event log."""
-    lines = log_timelines(log)
-    warnings = lines.warnings
-    if not log.is_complete:
-        warnings["logs without an end: the application still runs, or the log is cut"] = 1
-    looks = list(log_parts(lines, span, partial(_look, span)))
-    return _diagnosis(looks, span, warnings, log)
+    """Diagnose an application from its event log."""
+    lines = build_timelines(log)
+    results = list(analyse_log_parts(lines, span, partial(_analyse_part, span)))
+    return _build_diagnosis(results, span, lines.warnings, log)
 
 
 def diagnose_trace(path: Path, span: Span) -> Diagnosis:
-    """The diagnosis of a trace of any engine, from its Parquet files."""
-    return _diagnosis(list(trace_parts(path, span, partial(_look, span))), span, {}, None, path.name)
+    """Diagnose a trace of any engine from its Parquet files."""
+    results = list(analyse_trace_parts(path, span, partial(_analyse_part, span)))
+    return _build_diagnosis(results, span, {}, None, path.name)
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What was found in one part: its summary as a whole, its windows, and one path drawn at random."""
+class _PartResult:
+    """The results of one part: a summary of all of it and of its windows, and one path drawn at random."""
 
     whole: Summary
     windows: list[Summary]
@@ -105,52 +165,58 @@ class _Look:
     drawing: Drawing | None
 
 
-def _look(span: Span, part: Part) -> _Look:
-    """Analyses a part as a whole and window by window."""
+def _analyse_part(span: Span, part: Part) -> _PartResult:
     graph, bounds = part.graph, (part.start_us, part.end_us)
-    pieces = list(graph_summaries(graph, span.window_us, *bounds)) if span.window_us else []
-    window = next(windows(graph, None, *bounds))
-    critical = participation(graph, window)
-    path, events = single_path(graph, window)
+    pieces = list(summarise_graph(graph, span.window_us, *bounds)) if span.window_us else []
+    window = next(cut_windows(graph, None, *bounds))
+    critical = measure_participation(graph, window)
+    path, events = draw_path(graph, window)
     whole = summarise(graph, critical)
     drawing = Drawing(graph, critical, events) if part.is_all else None
-    return _Look(whole, pieces or [whole], path, part.repairs, drawing)
+    return _PartResult(whole, pieces or [whole], path, part.repairs, drawing)
 
 
-def _diagnosis(
-    looks: list[_Look], span: Span, warnings: dict[str, int], log: ApplicationLog | None, name: str = ""
+def _build_diagnosis(
+    results: list[_PartResult],
+    span: Span,
+    counted: dict[str, int],
+    log: ApplicationLog | None,
+    name: str = "",
 ) -> Diagnosis:
-    found = [look.whole for look in looks]
-    summary = found[0] if len(found) == 1 else joined(found)
-    replayed = what_if(log, host_cores=span.host_cores) if log else None
-    ranked = with_gains(findings(summary, log), summary, replayed)
+    found = [result.whole for result in results]
+    summary = found[0] if len(found) == 1 else join_summaries(found)
+    replayed = ask_what_if(log, host_cores=span.host_cores) if log else None
+    ranked = add_gains(list_findings(summary, log), summary, replayed)
+    warnings = _describe_warnings(results, summary, counted)
+    if log and not log.is_complete:
+        warnings.append("the log has no end: the application is still running, or the log was cut off")
     return Diagnosis(
         application=log.application if log else name,
         name=log.name if log else name,
-        answer=plain_answer(ranked),
+        answer=answer_in_words(ranked),
         findings=ranked,
         whole=summary,
-        windows=[window for look in looks for window in look.windows],
-        single_path=mixed((look.single_path, look.whole.length_us) for look in looks),
+        windows=[window for result in results for window in result.windows],
+        single_path=mix_shares((result.single_path, result.whole.length_us) for result in results),
         what_if=replayed,
-        warnings=_sentences(looks, summary, warnings),
-        drawing=looks[0].drawing,
+        warnings=warnings,
+        drawing=results[0].drawing,
     )
 
 
-def _sentences(looks: list[_Look], summary: Summary, warnings: dict[str, int]) -> list[str]:
-    def repaired(what: str) -> int:
-        return sum(int(getattr(look.repairs, what)) for look in looks)
+def _describe_warnings(results: list[_PartResult], summary: Summary, counted: dict[str, int]) -> list[str]:
+    def count_repairs(what: str) -> int:
+        return sum(int(getattr(result.repairs, what)) for result in results)
 
-    counted = dict(warnings) | {
-        "activities that overlap on one worker": repaired("overlapping_activities"),
-        "activities that end without a start": repaired("ends_without_start"),
-        "messages received and never sent": repaired("receives_without_send"),
-        "messages sent and never received": repaired("sends_without_receive"),
+    counted = counted | {
+        "activities that overlap on one worker": count_repairs("overlapping_activities"),
+        "activities that end without a start": count_repairs("ends_without_start"),
+        "messages received and never sent": count_repairs("receives_without_send"),
+        "messages sent and never received": count_repairs("sends_without_receive"),
         "events that nothing caused": summary.instrumentation.uncaused_events,
         "spans in which everyone waits and no message is under way": summary.instrumentation.silent_spans,
     }
-    said = [f"{count} {what}" for what, count in counted.items() if count]
-    if len(looks) > 1:
-        said.append(f"the time was analysed in {len(looks)} parts: figures of the whole are their means")
+    said = [f"{what}: {count}" for what, count in counted.items() if count]
+    if len(results) > 1:
+        said.append(f"the time was analysed in {len(results)} parts: figures of the whole are their means")
     return said

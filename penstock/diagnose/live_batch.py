@@ -1,7 +1,7 @@
-"""A finished batch of a running query, as the status store tells of it, becomes its critical path (pure).
+"""Find the critical path of a finished batch of a running query, from Spark's status store.
 
-The tasks, jobs and progress report of the batch are brought into the form of an event log, so that live
-batches and logs go through the same timelines, graph and passes.
+The batch's tasks, jobs and progress report are turned into the form of an event log, so that live batches and
+logs share timelines, graph and passes.
 """
 
 from __future__ import annotations
@@ -12,45 +12,43 @@ from typing import Any
 
 import numpy as np
 
-from penstock.dataflow.critical import CriticalWindow, HotTask, SlowExecutor
-from penstock.diagnose.activity_graph import activity_graph
+from penstock.dataflow.window import CriticalWindow, HotTask, SlowExecutor
 from penstock.diagnose.answer import (
     Straggler,
-    cause_shares,
+    answer_in_words,
+    find_slow_executor,
     find_straggler,
-    findings,
-    plain_answer,
-    task_share,
+    list_findings,
+    share_by_cause,
+    sum_task_share,
 )
-from penstock.diagnose.application_log import (
-    FAILED,
-    KILLED,
+from penstock.diagnose.log.application import (
+    LIVE_OUTCOMES,
     RUNNING,
-    SUCCEEDED,
     TASK_COLUMNS,
     ApplicationLog,
     Batch,
     Executor,
-    Job,
+    Fields,
+    SparkJob,
     Stage,
     Tasks,
+    read_live_metrics,
 )
-from penstock.diagnose.driver_timeline import DRIVER
-from penstock.diagnose.executors import find_slow_executor
-from penstock.diagnose.log_trace import trace_of_log
-from penstock.diagnose.participation import participation, windows
-from penstock.diagnose.replay import replay, task_graph
-from penstock.diagnose.summary import Summary, summarise
-from penstock.diagnose.task_metrics import Fields, live_measures
+from penstock.diagnose.path.graph import build_graph
+from penstock.diagnose.path.participation import cut_windows, measure_participation
+from penstock.diagnose.path.summary import Summary, summarise
+from penstock.diagnose.trace.driver_timeline import DRIVER
+from penstock.diagnose.trace.from_log import build_timelines
+from penstock.diagnose.whatif.replay import build_task_graph, replay
 
-_OUTCOMES = {"SUCCESS": SUCCEEDED, "FAILED": FAILED, "KILLED": KILLED, "RUNNING": RUNNING}
-# A place behind every task: Spark tells a batch's phases only when it is over.
+# A line after every task: Spark reports a batch's phases when the batch is over.
 _LAST = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class LiveStage:
-    """One stage of the batch: its operator, those that feed it, and its tasks as Spark lists them."""
+    """A stage of the batch: its operator, those that feed it, and its tasks as Spark lists them."""
 
     stage: int
     operator: str
@@ -61,7 +59,7 @@ class LiveStage:
 
 @dataclass(frozen=True, slots=True)
 class LiveBatch:
-    """One batch: its trigger in seconds since the epoch, phases, state loads and commits in milliseconds."""
+    """A batch: its start in seconds since the epoch; phases, state loads and commits in milliseconds."""
 
     batch_id: int
     start: float
@@ -75,17 +73,17 @@ class LiveBatch:
     stages: Sequence[LiveStage]
 
 
-def critical_window(batch: LiveBatch) -> CriticalWindow | None:
-    """What was on the batch's critical path; nothing where its times do not make a path."""
-    log = batch_log(batch)
+def find_critical_window(batch: LiveBatch) -> CriticalWindow | None:
+    """Return the batch's critical path, or None if its times do not make one."""
+    log = build_batch_log(batch)
     names = {(stage.stage, 0): stage.operator for stage in batch.stages}
-    graph = activity_graph(trace_of_log(log, names).trace, gap_threshold_us=0)
-    window = next(iter(windows(graph)), None)
+    graph = build_graph(build_timelines(log, names).build_trace(), gap_threshold_us=0)
+    window = next(iter(cut_windows(graph)), None)
     if window is None or window.start_us >= window.end_us:
         return None
-    summary = summarise(graph, participation(graph, window))
-    tasks = task_graph(log)
-    shares = _operators(summary)
+    summary = summarise(graph, measure_participation(graph, window))
+    tasks = build_task_graph(log)
+    shares = _share_by_operator(summary)
     worst = max(shares, key=lambda name: shares[name], default="")
     return CriticalWindow(
         batch_id=batch.batch_id,
@@ -96,18 +94,18 @@ def critical_window(batch: LiveBatch) -> CriticalWindow | None:
         activity=summary.activity,
         worker=summary.worker,
         operator=shares,
-        task_share=task_share(summary),
+        task_share=sum_task_share(summary),
         replayed_seconds=replay(tasks, max(1, batch.slots)).seconds,
         least_seconds=replay(tasks, max(1, len(log.tasks))).seconds,
-        hot_task=_hot(find_straggler(log, worst, names), summary),
-        answer=plain_answer(findings(summary, log, names)),
-        causes={cause: share for cause, share in cause_shares(summary).items() if share > 0},
-        slow_executor=_slow(find_slow_executor(log, worst, names), worst, summary),
+        hot_task=_to_hot_task(find_straggler(log, worst, names), worst, summary),
+        answer=answer_in_words(list_findings(summary, log, names)),
+        causes={cause: share for cause, share in share_by_cause(summary).items() if share > 0},
+        slow_executor=_to_slow_executor(find_slow_executor(log, worst, names), worst, summary),
     )
 
 
-def batch_log(batch: LiveBatch) -> ApplicationLog:
-    """The batch in the form of an application's log that holds nothing else."""
+def build_batch_log(batch: LiveBatch) -> ApplicationLog:
+    """Return the batch as the log of an application that did nothing else."""
     rows = [(stage, task) for stage in batch.stages for task in stage.tasks]
     rows.sort(key=lambda row: row[1]["launchTime"])
     executors = tuple(dict.fromkeys(str(task["executorId"]) for _, task in rows))
@@ -120,25 +118,25 @@ def batch_log(batch: LiveBatch) -> ApplicationLog:
         start=start,
         end=max([end, *(int(job.get("completionTime") or end) for job in batch.jobs)]),
         is_complete=True,
-        tasks=Tasks(_columns(batch, rows, executors), executors),
-        stages=_stages(batch),
-        jobs={int(job["jobId"]): _job(job) for job in batch.jobs},
+        tasks=Tasks(_to_columns(batch, rows, executors), executors),
+        stages=_to_stages(batch),
+        jobs={int(job["jobId"]): _to_job(job) for job in batch.jobs},
         executors={name: Executor(name, batch.cores.get(name, 0)) for name in executors},
         executions=(),
-        batches=(Batch("query", "run", batch.batch_id, start, batch.phases, _LAST),),
+        batches=(Batch("run", start, batch.phases, _LAST),),
         query_names={},
         lines=_LAST,
     )
 
 
-def _job(job: Fields) -> Job:
+def _to_job(job: Fields) -> SparkJob:
     started = int(job["submissionTime"])
     ended = int(job.get("completionTime") or -1)
     stages = tuple(int(stage) for stage in job["stageIds"])
-    return Job(int(job["jobId"]), started, -1, stages, "query", "run", 0, ended, _LAST - 1)
+    return SparkJob(int(job["jobId"]), started, -1, stages, "query", ended, _LAST - 1)
 
 
-def _stages(batch: LiveBatch) -> dict[tuple[int, int], Stage]:
+def _to_stages(batch: LiveBatch) -> dict[tuple[int, int], Stage]:
     ids = {stage.operator: stage.stage for stage in batch.stages}
     return {
         (stage.stage, 0): Stage(
@@ -152,16 +150,16 @@ def _stages(batch: LiveBatch) -> dict[tuple[int, int], Stage]:
     }
 
 
-def _columns(
+def _to_columns(
     batch: LiveBatch, rows: Sequence[tuple[LiveStage, Fields]], executors: Sequence[str]
 ) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
     place = {name: number for number, name in enumerate(executors)}
     stateful = sum(len(stage.tasks) for stage in batch.stages if stage.stateful)
-    # Spark reports these live only as sums over all tasks, so each task is given the same part of them.
+    # Spark reports these live only as sums over all tasks: each stateful task gets an equal part
     load, commit = (round(ms / max(stateful, 1)) for ms in (batch.state_load_ms, batch.state_commit_ms))
     table = {name: np.zeros(len(rows), dtype=np.int64) for name in TASK_COLUMNS}
     for number, (stage, task) in enumerate(rows):
-        values = _task(task) | {
+        values = _to_task(task) | {
             "stage": stage.stage,
             "executor": place[str(task["executorId"])],
             "state_load": load if stage.stateful else 0,
@@ -174,9 +172,9 @@ def _columns(
     return table
 
 
-def _task(task: Fields) -> dict[str, int]:
+def _to_task(task: Fields) -> dict[str, int]:
     launch = int(task["launchTime"])
-    outcome = _OUTCOMES.get(str(task.get("status")), RUNNING)
+    outcome = LIVE_OUTCOMES.get(str(task.get("status")), RUNNING)
     ended = outcome != RUNNING and task.get("duration") is not None
     times = {
         "partition": int(task.get("index", -1)),
@@ -184,12 +182,11 @@ def _task(task: Fields) -> dict[str, int]:
         "finish": launch + int(task["duration"]) if ended else -1,
         "getting_result": int(task.get("resultFetchStart") or -1),
         "outcome": outcome if ended else RUNNING,
-        "speculative": int(bool(task.get("speculative"))),
     }
-    return times | live_measures(task.get("taskMetrics") or {})
+    return times | read_live_metrics(task.get("taskMetrics") or {})
 
 
-def _operators(summary: Summary) -> dict[str, float]:
+def _share_by_operator(summary: Summary) -> dict[str, float]:
     shares: dict[str, float] = {}
     for work, share in summary.work.items():
         if work.operator not in {"", DRIVER} and work.phase != "task launch":
@@ -197,23 +194,27 @@ def _operators(summary: Summary) -> dict[str, float]:
     return shares
 
 
-def _slow(found: tuple[str, float] | None, operator: str, summary: Summary) -> SlowExecutor | None:
+def _to_slow_executor(
+    found: tuple[str, float] | None, operator: str, summary: Summary
+) -> SlowExecutor | None:
     if found is None:
         return None
     executor, times = found
-    mine = (v for name, v in summary.worker.items() if name.startswith(f"executor {executor} slot"))
-    return SlowExecutor(executor, operator, times, share=sum(mine))
+    return SlowExecutor(executor, operator, times, share=sum(_list_slot_shares(summary, executor)))
 
 
-def _hot(straggler: Straggler | None, summary: Summary) -> HotTask | None:
+def _to_hot_task(straggler: Straggler | None, operator: str, summary: Summary) -> HotTask | None:
     if straggler is None:
         return None
-    mine = (v for name, v in summary.worker.items() if name.startswith(f"executor {straggler.executor} slot"))
     return HotTask(
-        operator=straggler.operator,
+        operator=operator,
         executor=straggler.executor,
         partition=straggler.partition,
         seconds=straggler.seconds,
         times_median=straggler.ratio,
-        share=max(mine, default=0.0),
+        share=max(_list_slot_shares(summary, straggler.executor), default=0.0),
     )
+
+
+def _list_slot_shares(summary: Summary, executor: str) -> list[float]:
+    return [share for name, share in summary.worker.items() if name.startswith(f"executor {executor} slot")]

@@ -10,73 +10,47 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
-
-import orjson
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow
 from penstock.decide.policy import ExpectedEffect, Hold, Policy, Proposal, Resize, Scale
-from penstock.decide.resizer import Limits
-from penstock.decide.sage_fit import fit
-from penstock.decide.sage_metrics import HeldSize, Rule, Sizing, Symptom
-from penstock.decide.sage_sample import OF_EXECUTORS, GcClock, TouchedHeap, sample_of
-from penstock.decide.sage_words import spark_settings
+from penstock.decide.sage.columns import SIZE
+from penstock.decide.sage.metrics import (
+    OF_EXECUTORS,
+    GcClock,
+    HeldSize,
+    Rule,
+    Sizing,
+    Symptom,
+    TouchedHeap,
+    sample_of,
+)
+from penstock.decide.sage.resizer import Limits, fit
+from penstock.decide.sage.sizes import held_from, spark_settings
 from penstock.errors import PenstockError
-from penstock.fleet.sage_columns import SIZE
+from penstock.fleet.decision import FleetDecision, latest_number, show
+from penstock.journal.notebook import Notebook
+from penstock.journal.ports import Memories
 
 log = logging.getLogger(__name__)
 
-LOOK_BACK_SECONDS = 3600.0
-"""Decisions older than this have long run out."""
 MOST_UNSENT = 60
 """Windows kept while they cannot be published: ten minutes of them, and the oldest are worth least."""
-
-
-@dataclass(frozen=True, slots=True)
-class FleetDecision:
-    """A decision addressed to one application; sizes are absolute, so doing it again changes nothing."""
-
-    decision_id: int
-    expires_at: float
-    reason: str
-    parallelism: int | None = None
-    settings: Mapping[str, str] | None = None
-
-    @staticmethod
-    def from_row(row: Mapping[str, Any]) -> FleetDecision:
-        """A row of the controller's decisions."""
-        settings = orjson.loads(row["settings"]) if row["settings"] else None
-        sizes = row["parallelism"]
-        return FleetDecision(row["decision_id"], row["expires_at"], row["reason"], sizes, settings)
 
 
 class Transport(Protocol):
     """How windows get to the controller and decisions back; raises PenstockError when it cannot."""
 
+    refusal: str
+    """Why no decision is believed, and the way out; empty while they are."""
+
     def publish(self, record: Mapping[str, Any]) -> None:
         """Send one window."""
 
     def decisions(self, application: str) -> Sequence[FleetDecision]:
-        """Decisions addressed to this application that were not given before, oldest first."""
-
-
-class Memory(Protocol):
-    """Where the number of the last decision outlives the driver: the journal."""
-
-    def remember(self, now: float, owner: str, kind: str, key: str, body: dict[str, Any]) -> None:
-        """Write over what was there."""
-
-    def recall(self, owner: str, kind: str) -> Mapping[str, Mapping[str, Any]]:
-        """What was written."""
-
-
-class Sized(Protocol):
-    """What the application holds, or would hold with these settings of Spark in place of its own."""
-
-    def __call__(self, window: ApplicationWindow, settings: Mapping[str, str], /) -> HeldSize:
-        """Of one executor."""
+        """Return the decisions for this application that were not returned before, oldest first."""
 
 
 class FleetPolicy:
@@ -88,17 +62,22 @@ class FleetPolicy:
         self,
         application: str,
         transport: Transport,
-        memory: Memory,
+        memories: Memories,
         needs: Policy,
-        held: Sized,
+        spark_conf: Mapping[str, str],
         correlation: Callable[[ApplicationWindow], float] = lambda window: math.nan,
         limits: Callable[[ApplicationWindow], Limits] | None = None,
         warm_up_seconds: float = 0.0,
     ) -> None:
-        """`limits` tells what hosts and quotas give now, of which the controller knows nothing."""
+        """`needs` is the policy that would decide alone: its answer is told as what the application needs.
+
+        The controller knows the application by its name, which outlives the driver. `limits` tells what hosts
+        and quotas give now, of which the controller knows nothing.
+        """
         self.application = application
-        self._transport, self._memory, self._needs = transport, memory, needs
-        self._held, self._correlation, self._limits = held, correlation, limits
+        self._transport, self._needs = transport, needs
+        self._notebook = Notebook(memories, application, "fleet")
+        self._conf, self._correlation, self._limits = spark_conf, correlation, limits
         self._unsent: deque[Mapping[str, Any]] = deque(maxlen=MOST_UNSENT)
         self._pending: FleetDecision | None = None
         self._handled: int | None = None
@@ -113,7 +92,7 @@ class FleetPolicy:
             return NotReady("no batch has ended yet, so nothing is reported", "the first batch")
         answer: Proposal | NotReady
         try:
-            self._fetch(now, self._last_handled())
+            self._fetch(now, self._last_handled(now))
             answer = self._answer(now, window)
         except PenstockError as error:
             answer = _out_of_reach(error)
@@ -124,14 +103,18 @@ class FleetPolicy:
             return _out_of_reach(error)
         return answer
 
-    def _last_handled(self) -> int:
+    def _last_handled(self, now: float) -> int:
         if self._handled is None:
-            known = self._memory.recall(self.application, "fleet").get("handled", {})
-            self._handled = int(known.get("decision", 0))
+            known = self._notebook.read().get("handled", {}).get("decision", 0)
+            if not isinstance(known, int) or not 0 <= known <= latest_number(now):
+                # with it no later decision would ever count; those of before may well have been handled
+                log.warning("%s: no decision can have had the number %s", self.application, show(known))
+                known = round(now * 1000)
+            self._handled = known
         return self._handled
 
     def _fetch(self, now: float, handled: int) -> None:
-        """Of all decisions the newest counts; one that came twice or too late counts for nothing."""
+        """Take up the newest decision; one that came twice or too late counts for nothing."""
         found = [one for one in self._transport.decisions(self.application) if one.decision_id > handled]
         for decision in found:
             known = self._pending.decision_id if self._pending is not None else 0
@@ -145,8 +128,8 @@ class FleetPolicy:
     def _answer(self, now: float, window: ApplicationWindow) -> Proposal | NotReady:
         decision = self._pending
         if decision is None:
-            return Hold("the fleet's controller asks for no change")
-        fitted, notes = self._fitted(decision, window)
+            return Hold(self._transport.refusal or "the fleet's controller asks for no change")
+        fitted, notes = self._fit(decision, window)
         reason = "; ".join((decision.reason, *notes))
         if fitted is not None and window.parallelism.get(EXECUTORS, 0) == fitted.parallelism:
             self._close(now, decision, "done")
@@ -169,14 +152,14 @@ class FleetPolicy:
         before = {key: told[key] for key in settings if key in told}
         return Resize(settings, reason, ExpectedEffect("what the controller expects"), before)
 
-    def _fitted(
+    def _fit(
         self, decision: FleetDecision, window: ApplicationWindow
     ) -> tuple[FleetDecision | None, tuple[str, ...]]:
-        """What this application's hosts and quotas leave of a decision, and what stood in the way."""
+        """Return what hosts and quotas leave of a decision, and what stood in the way."""
         if self._limits is None:
             return decision, ()
-        held = self._held(window, {})
-        wanted = self._held(window, decision.settings or {})
+        held = held_from(self._conf, window)
+        wanted = held_from({**self._conf, **(decision.settings or {})}, window)
         if decision.parallelism is not None:
             wanted = replace(wanted, parallelism=decision.parallelism)
         fitted = fit(held, Sizing(Rule.NONE, Symptom.NONE, math.nan, math.nan, wanted), self._limits(window))
@@ -189,10 +172,9 @@ class FleetPolicy:
         return replace(decision, settings=spark_settings(held, fitted.decision.after)), fitted.notes
 
     def _close(self, now: float, decision: FleetDecision, outcome: str) -> None:
-        """The number is on the disk before it is acknowledged: after a restart it is not begun again."""
+        """Write the number down before it is acknowledged: after a restart it is not begun again."""
         number = max(decision.decision_id, self._handled or 0)
-        body = {"decision": number, "outcome": outcome}
-        self._memory.remember(now, self.application, "fleet", "handled", body)
+        self._notebook.write(now, {"handled": {"decision": number, "outcome": outcome}})
         log.info("%s: decision %d: %s", self.application, decision.decision_id, outcome)
         self._handled = number
         if self._pending is not None and self._pending.decision_id <= number:
@@ -206,34 +188,53 @@ class FleetPolicy:
             self._unsent.popleft()
 
     def record(self, window: ApplicationWindow) -> dict[str, Any]:
-        """The window as the controller reads it; what Spark does not tell is left out."""
-        held = self._held(window, {})
-        metrics = sample_of(window, self._gc, self._touched, self._needed(window))
+        """Return the window as the controller reads it; what Spark does not tell is left out."""
+        metrics = sample_of(window, self._gc, self._touched, self._find_need(window))
         metrics["service_correlation"] = self._correlation(window)
         if not self._is_warm(window):
             metrics |= dict.fromkeys(OF_EXECUTORS, math.nan)
-        del metrics["seconds"]  # it follows from the ends of the window
-        return {
-            "application": self.application,
-            "start": window.start,
-            "end": window.end,
-            "acknowledged": self._handled or 0,
-            **{f"held_{name}": getattr(held, name) for name in SIZE if math.isfinite(getattr(held, name))},
-            **{name: value for name, value in metrics.items() if math.isfinite(value)},
-        }
+        return record_window(
+            self.application,
+            window.start,
+            window.end,
+            self._handled or 0,
+            held_from(self._conf, window),
+            metrics,
+        )
 
     def _is_warm(self, window: ApplicationWindow) -> bool:
-        """After the first batch state is read back and code still compiled: what it costs does not last."""
+        """Return whether the warm-up is over: state read back and code compiled cost what does not last."""
         if math.isnan(self._warm_at):
             self._warm_at = window.end + self._warm_up_seconds
         return window.end >= self._warm_at
 
-    def _needed(self, window: ApplicationWindow) -> float:
-        """What the application's own model of its costs asks for; better than rates alone can tell."""
+    def _find_need(self, window: ApplicationWindow) -> float:
+        """Return what the application's own policy asks for, which knows its costs."""
         answer = self._needs.propose(window)
         if isinstance(answer, Scale):
             return float(answer.parallelism.get(EXECUTORS, math.nan))
         return float(window.parallelism.get(EXECUTORS, math.nan)) if isinstance(answer, Hold) else math.nan
+
+
+def record_window(
+    application: str,
+    start: float,
+    end: float,
+    acknowledged: int,
+    held: HeldSize,
+    metrics: Mapping[str, float],
+) -> dict[str, Any]:
+    """Return a window as the controller reads it; what was not measured is left out."""
+    sizes = {f"held_{name}": getattr(held, name) for name in SIZE}
+    # the length of a window follows from its ends
+    measured = {name: value for name, value in metrics.items() if name != "seconds"}
+    return {
+        "application": application,
+        "start": start,
+        "end": end,
+        "acknowledged": acknowledged,
+        **{name: value for name, value in {**sizes, **measured}.items() if math.isfinite(value)},
+    }
 
 
 def _out_of_reach(error: PenstockError) -> NotReady:

@@ -1,105 +1,107 @@
-"""What operators said of applications: pins, vetoes and forces, from one JSON file.
+"""What operators said of a fleet's applications: in a journal, and in a snapshot that the job's tasks read.
 
-    {"words": {"by": "ops", "pin": ["heap"], "veto": ["P3"], "force": {"rule": "P6", "id": "ticket-12"}}}
-
-A force is obeyed once; another id makes it another force. Every version of the file that could be read is
-kept beside it with its time. A file that is being edited must not stop the fleet, nor may what was said be
-forgotten over it: while it cannot be read the last version counts.
+`penstock override` writes the journal, as for an application that decides alone. The driver takes a snapshot
+between rounds, so that no task needs the journal; while that is away the last snapshot counts.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import zlib
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import orjson
 
-from penstock.decide.sage_metrics import Overrides, Rule
-from penstock.decide.sage_overrides import said_of
-from penstock.errors import BadInput
+from penstock.decide.sage.columns import pack_overrides
+from penstock.decide.sage.metrics import Rule
+from penstock.decide.sage.overrides import Said
+from penstock.errors import BadInput, PenstockError
+from penstock.fleet.decision import check_text
+from penstock.fleet.files import read_bounded, write_whole
+from penstock.journal.overrides import recall_all_overrides
+from penstock.journal.store import journal_at
 
 log = logging.getLogger(__name__)
 
-LOG = "overrides-log.jsonl"
-Said = dict[str, tuple[Overrides, int]]
-"""Application → what was said of it, and the number of its force."""
+LONGEST_NAME = 1_000
+ORDERS = ("pinned", "vetoed", "forced", "force_id")
+"""Columns of what operators said, which are joined to windows before a round."""
+ORDERED_BY = "ordered_by"
+"""The column of who said it."""
 
 
-def read_overrides(path: Path | None) -> Said:
-    """What the file says; no file says nothing, a bad one is an error that names it."""
-    return _said(_given(path), str(path))
+class Order(NamedTuple):
+    """What was said of one application, as columns keep it; another `force_id` makes another force."""
+
+    pinned: int
+    vetoed: int
+    forced: int
+    force_id: int
+    by: str
 
 
-def overrides_in_effect(path: Path | None) -> tuple[Said, str]:
-    """What counts now, and what is wrong with the file if it cannot be read."""
-    try:
-        return read_overrides(path), ""
-    except BadInput as error:
-        assert path is not None
-        return _said(_last(path), str(path.with_name(LOG))), str(error)
+Orders = Mapping[str, Order]
 
 
-def keep_overrides(path: Path, now: float) -> None:
-    """Add what the file says to the log of its versions, if it is new and can be read."""
-    try:
-        given = _given(path)
-        _said(given, str(path))
-        if given == _last(path):
-            return
-        _append(path.with_name(LOG), orjson.dumps({"at": now, "said": given}) + b"\n")
-    except (BadInput, OSError) as error:
-        log.warning("what operators said last goes on to count: %s", error)
+class FleetOverrides:
+    """The journal in which operators speak, and the snapshot of it."""
 
+    def __init__(self, journal: str | Path, snapshot: Path) -> None:
+        self._journal, self.snapshot = journal, snapshot
 
-def _append(log_file: Path, line: bytes) -> None:
-    """Add a line; one that a crash has cut off would spoil it, and is ended first."""
-    with log_file.open("ab+") as kept:
-        if kept.tell():
-            kept.seek(-1, os.SEEK_END)
-            line = line if kept.read(1) == b"\n" else b"\n" + line
-        kept.write(line)
-
-
-def _given(path: Path | None) -> Mapping[str, Any]:
-    try:
-        if path is None or not path.exists():
-            return {}
-        given = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
-        raise BadInput(f"{path}: {error}") from None
-    if not isinstance(given, dict):
-        raise BadInput(f"{path}: an object is expected, application → what is said of it")
-    return given
-
-
-def _last(path: Path) -> Mapping[str, Any]:
-    """The newest version in the log; a line that was cut off by a crash is none."""
-    try:
-        lines = path.with_name(LOG).read_bytes().splitlines()
-    except FileNotFoundError:
-        return {}
-    for line in reversed(lines):
+    def refresh(self) -> None:
+        """Take a new snapshot; words that cannot be used are logged and told by `penstock fleet status`."""
         try:
-            said = orjson.loads(line)["said"]
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            continue
-        if isinstance(said, dict):
-            return said
-    return {}
+            found, problems = self._recall()
+        except PenstockError as error:
+            orders, _ = read_snapshot(self.snapshot)
+            self._write(orders, f"{error}; what was said before goes on to count")
+            return
+        orders = {}
+        for name, said in found.items():
+            try:
+                orders[name] = order_of(said, f"overrides of {name}")
+            except BadInput as error:
+                problems[name] = str(error)
+        self._write(orders, "; ".join(problems.values()))
+
+    def _recall(self) -> tuple[Mapping[str, Said], dict[str, str]]:
+        if "://" not in str(self._journal) and not Path(self._journal).exists():
+            return {}, {}
+        with closing(journal_at(self._journal, create=False)) as opened:
+            return recall_all_overrides(opened)
+
+    def _write(self, orders: Orders, problem: str) -> None:
+        with suppress(BadInput):
+            if (orders, problem) == read_snapshot(self.snapshot):
+                return
+        if problem:
+            log.warning("not all that operators said counts: %s", problem)
+        plain = {name: order._asdict() for name, order in orders.items()}
+        write_whole(self.snapshot, orjson.dumps({"problem": problem, "orders": plain}))
 
 
-def _said(given: Mapping[str, Any], place: str) -> Said:
-    return {name: _override(said, f"{place}: {name}") for name, said in given.items()}
+def read_snapshot(path: Path | None) -> tuple[Orders, str]:
+    """Return what counts now, and why some of it does not; no file says nothing."""
+    if path is None or not path.exists():
+        return {}, ""
+    try:
+        known = orjson.loads(read_bounded(path))
+        orders = {name: Order(**order) for name, order in known["orders"].items()}
+        return orders, str(known["problem"])
+    except (BadInput, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{path}: not a snapshot of overrides: {error}: remove it") from None
 
 
-def _override(said: Any, place: str) -> tuple[Overrides, int]:
-    found = said_of(said, place)
-    if found.values:
-        raise BadInput(f"{place}: pin: a pin keeps a value here; `penstock override` sets one")
-    # a small number, since columnar code keeps it
-    force_id = zlib.crc32(found.force_id.encode()) + 1 if found.overrides.forced is not Rule.NONE else 0
-    return found.overrides, force_id
+def order_of(said: Said, place: str) -> Order:
+    """Return what was said as columns keep it; a value cannot be set by a fleet, and is refused."""
+    if said.values:
+        raise BadInput(f"{place}: pin: in a fleet a pin keeps what is held and sets no value")
+    if said.overrides.by:
+        # it gets into reasons, which agents refuse when they cannot be shown
+        check_text(said.overrides.by, f"{place}: by", LONGEST_NAME)
+    force_id = zlib.crc32(said.force_id.encode()) + 1 if said.overrides.forced is not Rule.NONE else 0
+    return Order(*pack_overrides(said.overrides), force_id, said.overrides.by)

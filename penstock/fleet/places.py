@@ -2,43 +2,73 @@
 
 from __future__ import annotations
 
+import io
+import math
 import os
 import re
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.errors import ActionFailed, BadInput
+from penstock.errors import BadInput
+from penstock.fleet.decision import MOST_CLOCK_SECONDS
+from penstock.fleet.files import MIB, check_size, count_lines, read_bounded, write_whole
 
-MOST_AHEAD_SECONDS = 3600.0
-"""An agent's clock may be wrong by so much; what it reports is not from a later time than that."""
+STATUS = pa.schema(
+    [
+        ("application", pa.string()),
+        ("at", pa.float64()),
+        ("parallelism", pa.int64()),
+        ("needed_parallelism", pa.float64()),
+        ("allocated_cores", pa.float64()),
+        ("needed_cores", pa.float64()),
+        ("allocated_bytes", pa.float64()),
+        ("needed_bytes", pa.float64()),
+        ("missing_bytes", pa.float64()),
+        ("starved", pa.bool_()),
+        ("in_flight", pa.int64()),
+    ]
+)
+"""How an application stands."""
+ADDED = ("missing_bytes", "starved")
+"""Columns that files of an earlier version lack until their bucket is judged again."""
+MOST_STATUS_ROWS = 1_000_000
+MOST_STATUS_BYTES = 256 * MIB
+LONGEST_LINE = MIB
+"""Bytes of a line or message; a window takes a thousandth of it."""
+SHOWN = ("application", "decision_id", "at", "rule", "reason")
+"""Members of a decision that `fleet status` shows."""
+_BATCH = re.compile(r"^batch-([0-9]+)\.jsonl$")
 _KAFKA = re.compile(r"^kafka://([^/\s]+)/([A-Za-z0-9._-]+)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
-    """A Kafka topic."""
+class FleetTopic:
+    """A Kafka topic, and the options of security that its clients need."""
 
     servers: str
     name: str
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def place_of(text: str) -> Path | Topic:
-    """A directory, or `kafka://HOST:PORT/TOPIC`."""
+def parse_place(text: str, security: Mapping[str, str] | None = None) -> Path | FleetTopic:
+    """Parse a directory, or `kafka://HOST:PORT/TOPIC`."""
     match = _KAFKA.match(text)
     if match:
-        return Topic(match[1], match[2])
+        return FleetTopic(match[1], match[2], security or {})
     if "://" in text and not text.startswith("file://"):
         raise BadInput(f"{text}: a directory or kafka://HOST:PORT/TOPIC is expected")
     return Path(text.removeprefix("file://"))
 
 
 class FleetDirectory:
-    """What the controller writes; every file appears whole, and writing one again changes nothing."""
+    """The files that the controller writes; each appears whole, and writing one again changes nothing."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -50,29 +80,48 @@ class FleetDirectory:
 
     @property
     def overrides(self) -> Path:
-        """What operators said of applications."""
+        """The snapshot of what operators said, which the job's tasks read."""
         return self.root / "overrides.json"
 
-    def write_decisions(self, batch: int, decisions: pa.Table) -> None:
-        """The decisions of one batch; none, no file."""
-        if decisions.num_rows:
-            _write_table(self.root / "decisions" / f"batch-{batch:09d}.parquet", decisions)
+    @property
+    def journal(self) -> Path:
+        """Where operators speak, unless another journal is named."""
+        return self.root / "journal.db"
 
-    def write_status(self, bucket: int, status: pa.Table) -> None:
-        """How the applications of one bucket stand, in place of what was there."""
-        _write_table(self.root / "status" / f"bucket-{bucket:02d}.parquet", status)
+    def write_decisions(self, batch: int, decisions: pa.Table) -> None:
+        """Write the decisions of one batch, a JSON line each; no file if there are none."""
+        self._write_lines("decisions", batch, decisions)
 
     def write_dead(self, batch: int, dead: pa.Table) -> None:
-        """Bad records of one batch, a JSON line each."""
-        if dead.num_rows:
-            lines = b"".join(orjson.dumps(row) + b"\n" for row in dead.to_pylist())
-            _write_whole(self.root / "dead-letters" / f"batch-{batch:09d}.jsonl", lines)
+        """Write the bad records of one batch, a JSON line each; no file if there are none."""
+        self._write_lines("dead-letters", batch, dead)
 
-    def decision_files(self, after: int = -1) -> list[tuple[int, Path]]:
-        """The files of decisions after a batch, in the order of batches; all where they are numbered anew."""
-        paths = sorted((self.root / "decisions").glob("batch-*.parquet"))
-        numbers = [(path.stem.removeprefix("batch-"), path) for path in paths]
-        found = [(int(number), path) for number, path in numbers if number.isdecimal()]
+    def _write_lines(self, directory: str, batch: int, table: pa.Table) -> None:
+        if table.num_rows:
+            lines = b"".join(orjson.dumps(row) + b"\n" for row in table.to_pylist())
+            write_whole(self.root / directory / f"batch-{batch:09d}.jsonl", lines)
+
+    def write_status(self, bucket: int, status: pa.Table) -> None:
+        """Write how the applications of one bucket stand, in place of what was there."""
+        sink = pa.BufferOutputStream()
+        pq.write_table(status, sink, compression="zstd")
+        write_whole(self.root / "status" / f"bucket-{bucket:02d}.parquet", sink.getvalue().to_pybytes())
+
+    def list_decisions(self) -> list[tuple[int, Path, int]]:
+        """Return number, path and inode of all files of decisions, in the order of their numbers."""
+        directory = self.root / "decisions"
+        try:
+            with os.scandir(directory) as entries:
+                found = [(_BATCH.match(one.name), one.inode()) for one in entries]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise BadInput(f"{directory}: cannot be read: {error.strerror}") from None
+        return sorted((int(match[1]), directory / match[0], inode) for match, inode in found if match)
+
+    def decision_files(self, after: int = -1, up_to: float = math.inf) -> list[tuple[int, Path]]:
+        """Return the files of decisions after a batch, in order; all of them if batches are numbered anew."""
+        found = [(batch, path) for batch, path, _ in self.list_decisions() if batch <= up_to]
         anew = bool(found) and found[-1][0] < after
         return [(batch, path) for batch, path in found if anew or batch > after]
 
@@ -83,66 +132,91 @@ class FleetDirectory:
                 f"{self.root / 'decisions'}: of a job whose {self.checkpoint} is gone: move them away first"
             )
 
-    def decisions(self, since: float = float("-inf")) -> list[dict[str, object]]:
-        """Decisions at or after a moment, in the order of their batches."""
+    def decisions(self, since: float = -math.inf, until: float = math.inf) -> list[dict[str, Any]]:
+        """Return the decisions between two moments, in the order of their batches."""
         # in a month there are a hundred thousand files, which need not be opened to see that they are old
-        oldest = since - MOST_AHEAD_SECONDS
+        oldest = since - MOST_CLOCK_SECONDS
         files = [path for _, path in self.decision_files() if path.stat().st_mtime >= oldest]
-        return [row for path in files for row in read_table(path).to_pylist() if row["at"] >= since]
+        rows = [row for path in files for row in _read_shown(path)]
+        return [row for row in rows if isinstance(row["at"], float) and since <= row["at"] <= until]
 
     def decision_count(self) -> int:
-        """How many decisions there are; a file that a disk has spoilt has none."""
-        return sum(_rows_in(path) for _, path in self.decision_files())
+        """Count the decisions."""
+        return sum(count_lines(path) for _, path in self.decision_files())
 
     def status(self) -> pa.Table | None:
-        """How all applications stand, or nothing before the first round."""
+        """Read how all applications stand; None before the first round."""
         found = sorted((self.root / "status").glob("bucket-*.parquet"))
         if not found:
             return None
-        # files of an earlier version may lack a column until their bucket is judged again
-        return pa.concat_tables([read_table(path) for path in found], promote_options="default")
+        return pa.concat_tables([_read_status(path) for path in found], promote_options="default")
 
     def dead_letters(self) -> int:
-        """How many bad records there were."""
-        files = (self.root / "dead-letters").glob("batch-*.jsonl")
-        return sum(path.read_bytes().count(b"\n") for path in files)
+        """Count the bad records."""
+        return sum(map(count_lines, (self.root / "dead-letters").glob("batch-*.jsonl")))
 
 
-def read_table(path: Path) -> pa.Table:
-    """A Parquet file as a table."""
+def read_decision_lines(path: Path) -> list[bytes]:
+    """Read the lines of a file of decisions; BadInput names one that is too large or cannot be read."""
     try:
-        return pq.read_table(path)
-    except (pa.ArrowException, OSError) as error:
-        raise BadInput(f"{path}: cannot be read: {error}") from error
+        return read_bounded(path).splitlines()
+    except (BadInput, OSError) as error:
+        raise BadInput(f"{path}: cannot be read: {error}") from None
 
 
-def _rows_in(path: Path) -> int:
-    """How many rows a Parquet file has, by its footer alone."""
+def parse_decision(line: bytes) -> dict[str, Any]:
+    """Parse one line or message; BadInput if it is too long or no JSON object."""
+    if len(line) > LONGEST_LINE:
+        raise BadInput(f"{len(line)} bytes are more than {LONGEST_LINE}")
     try:
-        return int(pq.read_metadata(path).num_rows)
-    except (pa.ArrowException, OSError):
-        return 0
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise BadInput(f"not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise BadInput("not a JSON object")
+    return row
 
 
-def _write_table(path: Path, table: pa.Table) -> None:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    _write_whole(path, sink.getvalue().to_pybytes())
+def _read_shown(path: Path) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(read_decision_lines(path), 1):
+        try:
+            row = parse_decision(line)
+            lacking = [name for name in SHOWN if name not in row]
+            if lacking:
+                raise BadInput(f"it lacks {lacking[0]}")
+        except BadInput as error:
+            raise BadInput(f"{path}: line {number} is not a decision of the fleet: {error}") from None
+        yield row
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one, never a part."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+def _read_status(path: Path) -> pa.Table:
+    """Read how the applications of one bucket stand; BadInput if the file is not the controller's."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
-    except OSError as error:
-        raise ActionFailed(f"{path}: cannot be written: {error.strerror}") from error
+        content = io.BytesIO(read_bounded(path))
+        footer = pq.read_metadata(content)
+        _check_footer(footer)
+        fields = [one for one in STATUS if one.name not in ADDED or one.name in footer.schema.names]
+        table = pq.read_table(content, columns=[one.name for one in fields]).cast(pa.schema(fields))
+        nulls = [name for name in table.column_names if table[name].null_count]
+        if nulls:
+            raise BadInput(f"{nulls[0]} is missing in some rows")
+    except (BadInput, pa.ArrowException, OSError, ValueError, KeyError) as error:
+        said = " ".join(str(error).split())
+        raise BadInput(f"{path}: not a file of the fleet: {said}") from None
+    return table
 
 
-def append_window(directory: Path, application: str, end: float, record: dict[str, object]) -> Path:
-    """Put one window into a directory that the controller reads, as a file of its own.
+def _check_footer(footer: pq.FileMetaData) -> None:
+    if footer.num_rows > MOST_STATUS_ROWS:
+        raise BadInput(f"{footer.num_rows} rows are more than {MOST_STATUS_ROWS}")
+    check_size(
+        sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)),
+        MOST_STATUS_BYTES,
+    )
+
+
+def append_window(directory: Path, application: str, end: float, line: bytes) -> Path:
+    """Put one window, a line of JSON, into a directory that the controller reads, as a file of its own.
 
     Spark passes over files whose names begin with `_` or `.`, and so might a cleaned name; two applications
     may have the same one.
@@ -150,5 +224,5 @@ def append_window(directory: Path, application: str, end: float, record: dict[st
     cleaned = re.sub(r"[^A-Za-z0-9._-]", "_", application)[:100]
     number = zlib.crc32(application.encode())
     path = directory / f"{number:08x}-{cleaned}-{round(end * 1000)}.jsonl"
-    _write_whole(path, orjson.dumps(record) + b"\n")
+    write_whole(path, line + b"\n")
     return path

@@ -1,10 +1,13 @@
-"""Windows that agents publish: their columns, how they are read, and what may be wrong with them."""
+"""Windows that agents publish: how they are read, what may be wrong with them, and how they are packed.
+
+What travels between Spark's tasks is a few large byte strings, not rows.
+"""
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,29 +15,18 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pa_json
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from penstock.dataflow.metrics import Floats
 from penstock.dataflow.propagation import MOST_INSTANCES
-from penstock.decide.sage_metrics import METRICS
-from penstock.fleet.operators import OperatorColumns
-from penstock.fleet.sage_columns import SIZE
+from penstock.decide.sage.columns import SIZE
+from penstock.decide.sage.metrics import METRICS
+from penstock.errors import BadInput
+from penstock.fleet.decision import show
+from penstock.fleet.keys import FleetKey
+from penstock.fleet.overrides import ORDERED_BY, ORDERS, Orders
+from penstock.fleet.places import LONGEST_LINE
 
-OPERATOR = pa.struct(
-    [
-        ("name", pa.string()),
-        ("true_processing", pa.float64()),
-        ("true_output", pa.float64()),
-        ("instances", pa.int64()),
-        ("scalable", pa.bool_()),
-        ("offered", pa.float64()),
-        ("observed", pa.float64()),
-        ("backlog", pa.float64()),
-        ("upstream", pa.list_(pa.int64())),
-    ]
-)
 MEASURED = tuple(name for name in METRICS if name != "seconds")
 """Metrics that an agent reports; the length of a window follows from its ends."""
 WINDOW = pa.schema(
@@ -45,12 +37,10 @@ WINDOW = pa.schema(
         *((f"held_{name}", pa.float64()) for name in SIZE),
         *((name, pa.float64()) for name in MEASURED),
         ("service_correlation", pa.float64()),
-        ("slots_per_executor", pa.int64()),
-        ("acknowledged", pa.int64()),
-        ("operators", pa.list_(OPERATOR)),
+        ("acknowledged", pa.float64()),
     ]
 )
-"""One window of one application; what was not measured is null."""
+"""One window of one application; what was not measured is NaN."""
 DEAD = pa.schema([("reason", pa.string()), ("origin", pa.string()), ("record", pa.string())])
 LONGEST_RECORD = 4_000
 """Characters of a bad record that are kept."""
@@ -58,51 +48,103 @@ LONGEST_RECORD = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What could be read: good windows, and the bad records with the reason."""
+    """Good windows, and the bad records with the reason."""
 
     windows: pa.Table
     dead: pa.Table
 
 
-def read_lines(lines: Sequence[bytes], origins: Sequence[str], latest: float = math.inf) -> Read:
-    """Windows from JSON lines, each with its origin; one bad line costs no more than itself.
+def read_lines(
+    lines: Sequence[bytes], origins: Sequence[str], latest: float = math.inf, key: FleetKey | None = None
+) -> Read:
+    """Read windows from JSON lines, each with its origin; one bad line costs no more than itself.
 
     A window that ends after `latest` is bad: it would make all later ones of its application look late.
+    With a key only lines that are signed by the application that they name are parsed.
     """
-    kept = [(line, origin) for line, origin in zip(lines, origins, strict=True) if line.strip()]
-    # Arrow takes whatever JSON there is for a row, and a block of nothing but nulls kills the process
-    strange = [one for one in kept if not one[0].lstrip().startswith(b"{")]
-    objects = [one for one in kept if one[0].lstrip().startswith(b"{")] if strange else kept
-    others = [origin for _, origin in strange], [line for line, _ in strange]
-    read = Read(WINDOW.empty_table(), dead(["not a JSON object"] * len(strange), *others))
-    if not objects:
-        return read
-    found = _halved([line for line, _ in objects], [origin for _, origin in objects], latest)
-    return Read(found.windows, pa.concat_tables([found.dead, read.dead]))
+    reasons: dict[int, str] = {}
+    places: list[int] = []
+    rows: list[tuple[Any, ...]] = []
+    for place, line in enumerate(lines):
+        if not line or line.isspace():
+            continue
+        try:
+            # while the row is in the processor's cache
+            rows.append(tuple(map(_parse_line(line, key).get, _NAMES)))
+            places.append(place)
+        except BadInput as error:
+            reasons[place] = str(error)
+    table, wrong = _tabulate(rows)
+    fault = find_faults(table, latest)
+    wrong = {row: FAULTS[fault[row]] for row in np.flatnonzero(fault >= 0).tolist()} | wrong
+    if wrong:
+        good = np.ones(len(rows), dtype=np.bool_)
+        good[list(wrong)] = False
+        table = table.filter(pa.array(good))
+    reasons |= {places[row]: reason for row, reason in wrong.items()}
+    bad = sorted(reasons)
+    told = [reasons[place] for place in bad]
+    return Read(table, dead(told, [origins[place] for place in bad], [lines[place] for place in bad]))
 
 
-def read_parquet(content: bytes, origin: str, latest: float = math.inf) -> Read:
-    """Windows from one Parquet file; one that cannot be read is one bad record."""
+def _parse_line(line: bytes, key: FleetKey | None) -> dict[str, Any]:
+    """Parse one line by itself: two objects in it, or half of one, are no window."""
+    if len(line) > LONGEST_LINE:
+        raise BadInput(f"a line of {len(line)} bytes is longer than {LONGEST_LINE}")
+    text = line.strip()
+    signer = key.find_signer(text) if key is not None else None
     try:
-        found = pq.read_table(io.BytesIO(content))
-        columns = [_column(found, field) for field in WINDOW]
-        table = _sound(pa.Table.from_arrays(columns, schema=WINDOW))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        return Read(WINDOW.empty_table(), dead([f"not a Parquet file of windows: {error}"], [origin], [""]))
-    return checked(table, [origin] * table.num_rows, latest=latest)
+        row = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise BadInput(f"not a window in JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise BadInput("not a JSON object")
+    if signer is not None and row.get("application") != signer:
+        raise BadInput("the application is named twice, and differently")
+    return row
 
 
-def checked(
-    table: pa.Table, origins: Sequence[str], texts: Sequence[bytes] | None = None, latest: float = math.inf
-) -> Read:
-    """Set aside the windows that make no sense, each with its first fault."""
-    fault = faults(table, latest)
-    bad = np.flatnonzero(fault >= 0).tolist()
-    if not bad:
-        return Read(table, DEAD.empty_table())
-    reasons = [FAULTS[fault[row]] for row in bad]
-    said = [texts[row] if texts is not None else _as_text(table, row) for row in bad]
-    return Read(table.filter(pa.array(fault < 0)), dead(reasons, [origins[row] for row in bad], said))
+def _tabulate(rows: Sequence[tuple[Any, ...]]) -> tuple[pa.Table, dict[int, str]]:
+    """Return the rows as columns, and the rows of which a value is not of its column's type."""
+    wrong: dict[int, str] = {}
+    arrays = []
+    for column, given in zip(WINDOW, zip(*rows, strict=True) if rows else [()] * len(WINDOW), strict=True):
+        values = list(given)
+        allowed = _TEXT if column.type == pa.string() else _NUMBER
+        if not set(map(type, values)) <= allowed or not _are_in_range(values, allowed):
+            found = [place for place, one in enumerate(values) if not _is_allowed(one, allowed)]
+            for place in found:
+                wrong[place] = (
+                    f"not a window: {column.name} is {show(values[place])}, which is no {column.type}"
+                )
+                values[place] = None
+        # numbers by way of numpy, which takes a fifth of the time
+        numbers = allowed is _NUMBER
+        arrays.append(pa.array(np.array(values, np.float64) if numbers else values, column.type))
+    return pa.Table.from_arrays(arrays, schema=WINDOW), wrong
+
+
+_NAMES = WINDOW.names
+_TEXT: frozenset[type] = frozenset({str, type(None)})
+_NUMBER: frozenset[type] = frozenset({int, float, type(None)})
+_MOST_WHOLE = 2**53
+"""Floats can count to here."""
+
+
+def _are_in_range(values: Sequence[Any], allowed: frozenset[type]) -> bool:
+    if allowed is _TEXT:
+        return True
+    whole = [one for one in values if type(one) is int]
+    return not whole or (max(whole) <= _MOST_WHOLE and min(whole) >= -_MOST_WHOLE)
+
+
+def _is_allowed(value: object, allowed: frozenset[type]) -> bool:
+    return type(value) in allowed and (not isinstance(value, int) or abs(value) <= _MOST_WHOLE)
+
+
+def refuse(reason: str, origin: str) -> Read:
+    """Return no window, and one bad record that stands for a whole file."""
+    return Read(WINDOW.empty_table(), dead([reason], [origin], [""]))
 
 
 FAULTS = (
@@ -110,21 +152,19 @@ FAULTS = (
     "the window does not end after its start",
     "a held size is one that no application can have",
     "a metric is negative or infinite, or larger than it can be",
-    "the operators are not in topological order",
     "the window ends in the future",
 )
 
 
-def faults(table: pa.Table, latest: float = math.inf) -> NDArray[np.int64]:
-    """For each window the number of its first fault, or -1."""
+def find_faults(table: pa.Table, latest: float = math.inf) -> NDArray[np.int64]:
+    """Return for each window the number of its first fault, or -1."""
     start, end = floats(table, "start"), floats(table, "end")
     signs = (
-        _nameless(table["application"]),
+        _find_nameless(table["application"]),
         # the rules divide by the length, which is kept in 32 bits
         ~(((end - start).astype(np.float32) > 0) & np.isfinite(end) & np.isfinite(start)),
-        _bad_sizes(sizes(table)),
-        _bad_metrics(table),
-        _bad_operators(table),
+        _find_bad_sizes(sizes(table)),
+        _find_bad_metrics(table),
         end > latest,
     )
     found = np.full(table.num_rows, -1, dtype=np.int64)
@@ -133,111 +173,54 @@ def faults(table: pa.Table, latest: float = math.inf) -> NDArray[np.int64]:
     return found
 
 
+def move_back(windows: pa.Table, now: float) -> pa.Table:
+    """Move the windows of an application whose clock is ahead back as a whole, so that they end by now.
+
+    Otherwise one that is a few seconds ahead would make the real ones after it look late.
+    """
+    ahead = floats(windows, "end") - now
+    if not (ahead > 0).any():
+        return windows
+    names = pc.dictionary_encode(windows["application"].combine_chunks())
+    names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
+    owner = np.asarray(names.indices, dtype=np.int64)
+    most = np.zeros(len(names.dictionary))
+    np.maximum.at(most, owner, ahead)
+    for name in ("start", "end"):
+        place = windows.schema.get_field_index(name)
+        moved = pa.array(floats(windows, name) - most[owner])
+        windows = windows.set_column(place, windows.schema.field(place), moved)
+    return windows
+
+
 def floats(table: pa.Table, name: str) -> Floats:
-    """A column as floats; null is NaN."""
+    """Return a column as floats; null is NaN."""
     values: Floats = table[name].to_numpy().astype(np.float64, copy=False)
     return values
 
 
 def sizes(table: pa.Table) -> Floats:
-    """What is held, one row a window."""
+    """Return what is held, one row a window."""
     return np.column_stack([floats(table, f"held_{name}") for name in SIZE])
 
 
-def operator_columns(table: pa.Table) -> OperatorColumns:
-    """The operators of all windows in flat columns, without a copy where Arrow allows it."""
-    lists = _chunk(table["operators"])
-    first = np.asarray(lists.offsets, dtype=np.int64)
-    values = lists.values.slice(first[0], first[-1] - first[0])
-    columns = dict(zip((field.name for field in OPERATOR), values.flatten(), strict=True))
-    feeds = columns["upstream"]
-    feeds = pc.fill_null(feeds, pa.scalar([], pa.list_(pa.int64())))
-    feeds_first = np.asarray(feeds.offsets, dtype=np.int64)
-    upstream = np.asarray(feeds.values.slice(feeds_first[0], feeds_first[-1] - feeds_first[0]))
-
-    def numbers(name: str) -> Floats:
-        return np.asarray(columns[name].to_numpy(zero_copy_only=False), dtype=np.float64)
-
-    return OperatorColumns(
-        first - first[0],
-        numbers("true_processing"),
-        numbers("true_output"),
-        np.asarray(pc.fill_null(columns["instances"], 0), dtype=np.int64),
-        np.asarray(pc.fill_null(columns["scalable"], True), dtype=np.bool_),
-        numbers("offered"),
-        numbers("observed"),
-        numbers("backlog"),
-        feeds_first - feeds_first[0],
-        upstream.astype(np.int64, copy=False),
-    )
-
-
 def dead(reasons: Sequence[str], origins: Sequence[str], records: Sequence[bytes | str]) -> pa.Table:
-    """Bad records with their reasons."""
-    texts = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in records]
+    """Return bad records with their reasons."""
+    # a character has up to four bytes
+    begins = [text[: 4 * LONGEST_RECORD] for text in records]
+    texts = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in begins]
     shown = [text[:LONGEST_RECORD] for text in texts]
     return pa.table([list(reasons), list(origins), shown], schema=DEAD)
 
 
-def _parsed(lines: Sequence[bytes]) -> pa.Table:
-    options = pa_json.ParseOptions(explicit_schema=WINDOW, unexpected_field_behavior="ignore")
-    block = pa_json.ReadOptions(use_threads=False, block_size=max(1 << 20, sum(map(len, lines)) + len(lines)))
-    table = pa_json.read_json(io.BytesIO(b"\n".join(lines)), read_options=block, parse_options=options)
-    return _sound(table.select(WINDOW.names).cast(WINDOW))
-
-
-def _sound(table: pa.Table) -> pa.Table:
-    """The table, if its texts are ones: Arrow reads bytes that are no UTF-8, and fails when they are used."""
-    table.validate(full=True)
-    return table
-
-
-def _halved(lines: Sequence[bytes], origins: Sequence[str], latest: float) -> Read:
-    """All lines at once; where that fails each half by itself, so that good ones are still read together."""
-    try:
-        table = _parsed(lines)
-        # a record with a line break inside would shift all that follow it
-        if table.num_rows == len(lines):
-            return checked(table, origins, lines, latest)
-        fault = "not a single JSON object"
-    except pa.ArrowException as error:
-        fault = str(error)
-    if len(lines) == 1:
-        return Read(WINDOW.empty_table(), dead([f"not a window in JSON: {fault}"], origins, lines))
-    middle = len(lines) // 2
-    first = _halved(lines[:middle], origins[:middle], latest)
-    second = _halved(lines[middle:], origins[middle:], latest)
-    windows = pa.concat_tables([first.windows, second.windows])
-    return Read(windows, pa.concat_tables([first.dead, second.dead]))
-
-
-def _column(found: pa.Table, field: pa.Field) -> Any:
-    if field.name in found.column_names:
-        return found[field.name].cast(field.type)
-    return pa.nulls(found.num_rows, field.type)
-
-
-def _as_text(table: pa.Table, row: int) -> bytes:
-    return orjson.dumps(table.slice(row, 1).to_pylist()[0])
-
-
-def _chunk(column: pa.ChunkedArray) -> pa.ListArray:
-    """One array; a window without operators has an empty list of them."""
-    whole = column.combine_chunks()
-    whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) and whole.num_chunks else whole
-    if isinstance(whole, pa.ChunkedArray):
-        return pa.array([], type=column.type)
-    return pc.fill_null(whole, pa.scalar([], column.type)) if whole.null_count else whole
-
-
-def _nameless(names: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """PostgreSQL takes no NUL in a text: the journal would stand still before such a decision for good."""
+def _find_nameless(names: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Find texts that are empty or have a NUL: PostgreSQL takes none, and the journal would stand still."""
     bad = pc.or_(pc.equal(pc.utf8_length(names), 0), pc.match_substring(names, "\0"))
     nameless: NDArray[np.bool_] = pc.fill_null(bad, True).to_numpy()
     return nameless
 
 
-def _bad_sizes(held: Floats) -> NDArray[np.bool_]:
+def _find_bad_sizes(held: Floats) -> NDArray[np.bool_]:
     parallelism, heap, overhead, fraction, cores, task_cpus, driver = held.T
     good: NDArray[np.bool_] = (
         (parallelism >= 1) & (heap > 0) & (overhead >= 0) & (fraction > 0) & (fraction < 1)
@@ -250,7 +233,7 @@ def _bad_sizes(held: Floats) -> NDArray[np.bool_]:
     return np.logical_not(good)
 
 
-def _bad_metrics(table: pa.Table) -> NDArray[np.bool_]:
+def _find_bad_metrics(table: pa.Table) -> NDArray[np.bool_]:
     bad = np.zeros(table.num_rows, dtype=np.bool_)
     for name in MEASURED:
         values = floats(table, name)
@@ -259,16 +242,55 @@ def _bad_metrics(table: pa.Table) -> NDArray[np.bool_]:
     return bad | (floats(table, "needed_parallelism") > MOST_INSTANCES)
 
 
-def _bad_operators(table: pa.Table) -> NDArray[np.bool_]:
-    columns = operator_columns(table)
-    sizes_of = np.diff(columns.first)
-    place = np.arange(len(columns.instances)) - np.repeat(columns.first[:-1], sizes_of)
-    target = np.repeat(place, np.diff(columns.upstream_first))
-    wrong = (columns.upstream < 0) | (columns.upstream >= target)
-    begins = np.zeros(len(columns.upstream) + 1, dtype=np.bool_)
-    begins[columns.upstream_first] = True
-    wrong[1:] |= (np.diff(columns.upstream) <= 0) & ~begins[1:-1]
-    owner = np.repeat(np.repeat(np.arange(table.num_rows), sizes_of), np.diff(columns.upstream_first))
-    bad = np.zeros(table.num_rows, dtype=np.bool_)
-    bad[owner[wrong]] = True
-    return bad
+BUCKETS = 16
+"""Rows of columnar state; an application's bucket follows from its name alone and never changes."""
+DEAD_BUCKET = -1
+PACKED = pa.schema([("bucket", pa.int32()), ("payload", pa.binary())])
+
+
+def find_bucket(application: str) -> int:
+    """Return the bucket that an application's state is in."""
+    return zlib.crc32(application.encode()) % BUCKETS
+
+
+def pack(read: Read, orders: Orders) -> Iterator[tuple[int, bytes]]:
+    """Yield bad records in a bucket of their own, and windows by application with its orders."""
+    if read.dead.num_rows:
+        yield DEAD_BUCKET, encode(read.dead)
+    if not read.windows.num_rows:
+        return
+    names = read.windows["application"].to_pylist()
+    windows = with_orders(read.windows, names, orders)
+    buckets = np.fromiter((find_bucket(name) for name in names), np.int64, len(names))
+    order = np.argsort(buckets, kind="stable")
+    windows, buckets = windows.take(pa.array(order)), buckets[order]
+    begins = np.flatnonzero(np.diff(buckets, prepend=-1))
+    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(buckets)], strict=True):
+        yield int(buckets[begin]), encode(windows.slice(begin, end - begin))
+
+
+def with_orders(windows: pa.Table, names: Sequence[str], orders: Orders) -> pa.Table:
+    """Return the windows with pins and vetoes as bits, the forced rule with its number, and who said it."""
+    columns = np.zeros((len(ORDERS), len(names)), dtype=np.int64)
+    by: list[str | None] = [None] * len(names)
+    for place, name in enumerate(names if orders else ()):
+        if name in orders:
+            *numbers, by[place] = orders[name]
+            columns[:, place] = numbers
+    for name, column in zip(ORDERS, columns, strict=True):
+        windows = windows.append_column(name, pa.array(column))
+    return windows.append_column(ORDERED_BY, pa.array(by, pa.string()))
+
+
+def encode(table: pa.Table) -> bytes:
+    """Return a table as one byte string."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table.combine_chunks())
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def decode(payloads: Sequence[bytes]) -> pa.Table:
+    """Return the tables of several byte strings, one after the other."""
+    return pa.concat_tables(pa.ipc.open_stream(payload).read_all() for payload in payloads)

@@ -1,50 +1,129 @@
-"""Puts an agent together: what `penstock.attach(..., report_to=...)` takes as its policy."""
+"""How an agent reaches its fleet: what `penstock.attach(..., report_to=...)` uses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from penstock.dataflow.window import ApplicationWindow
-from penstock.decide.held_size import held_from
-from penstock.decide.policy import Policy
-from penstock.decide.resizer import Limits
-from penstock.decide.sage_metrics import HeldSize
-from penstock.decide.sage_service_watch import LAGS, ServiceWatch
-from penstock.fleet.agent import FleetPolicy, Memory, Transport
-from penstock.fleet.places import Topic, place_of
-from penstock.fleet.transport import DirectoryTransport
-from penstock.services import BOARD
+import orjson
+
+from penstock.errors import BadInput
+from penstock.fleet.agent import Transport
+from penstock.fleet.decision import LOOK_BACK_SECONDS, FleetDecision
+from penstock.fleet.files import Ownership, find_trusted_users
+from penstock.fleet.keys import ApplicationKey, read_key, write_line
+from penstock.fleet.places import (
+    FleetDirectory,
+    append_window,
+    parse_decision,
+    parse_place,
+    read_decision_lines,
+)
+
+log = logging.getLogger(__name__)
 
 
-def reporting_policy(
-    report_to: str,
-    application_name: str,
-    memory: Memory,
-    needs: Policy,
-    spark_conf: Mapping[str, str],
-    lags: Sequence[int] = LAGS,
-    limits: Callable[[ApplicationWindow], Limits] | None = None,
-    warm_up_seconds: float = 0.0,
-) -> FleetPolicy:
-    """The policy of an application that is steered by a fleet's controller.
+class DirectoryTransport:
+    """Windows as files in `windows/`, decisions from the files in `decisions/`, each file read once.
 
-    `report_to` is the directory of the fleet, or kafka://HOST:PORT/NAME for the topics NAME-windows and
-    NAME-decisions. `needs` is the policy that would decide alone: its answer is
-    told as what the application needs. The name outlives the driver, and the controller knows it by that.
+    With a key decisions count by their signature; without one those in files that only this user or root can
+    have written.
     """
 
-    def held(window: ApplicationWindow, settings: Mapping[str, str]) -> HeldSize:
-        return held_from({**spark_conf, **settings}, window)
+    def __init__(self, root: Path, key: ApplicationKey | None = None) -> None:
+        self._directory, self._key = FleetDirectory(root), key
+        self._windows = root / "windows"
+        self._read: set[tuple[Path, int]] = set()
+        self._refused = False
+        self.refusal = ""
 
-    transport = _transport(place_of(report_to))
-    watch = ServiceWatch(BOARD, lags)
-    return FleetPolicy(application_name, transport, memory, needs, held, watch, limits, warm_up_seconds)
+    def publish(self, record: Mapping[str, Any]) -> None:
+        """Put one window where the controller reads it."""
+        line = write_line(record, self._key)
+        append_window(self._windows, str(record["application"]), float(record["end"]), line)
+
+    def decisions(self, application: str) -> Sequence[FleetDecision]:
+        """Return the decisions for this application in files that were not read before."""
+        found: list[FleetDecision] = []
+        now = time.time()
+        owners = Ownership(find_trusted_users()) if self._key is None else None
+        files = self._directory.list_decisions()
+        self.refusal = owners.distrust_directory(files[0][1].parent) if owners is not None and files else ""
+        if self.refusal:
+            self._refuse(self.refusal)
+            return []
+        # by path and inode, not by the highest number: one file may claim any number
+        new = [path for _, path, inode in files if (path, inode) not in self._read]
+        self._read = {(path, inode) for _, path, inode in files}
+        for path in new:
+            try:
+                if path.stat().st_mtime >= now - LOOK_BACK_SECONDS:
+                    fault = owners.distrust_file(path) if owners is not None else ""
+                    found += self._refuse(fault) if fault else self._read_file(path, application, now)
+            except (BadInput, OSError) as error:
+                # the controller decides again when nobody answers, so that one file must not stop all others
+                log.warning("decisions are passed over: %s: %s", path, error)
+        return found
+
+    def _read_file(self, path: Path, application: str, now: float) -> list[FleetDecision]:
+        """Return the decisions for an application in a file; a bad one is passed over alone."""
+        # the controller writes the application's name first, so that others' decisions need not be parsed
+        begin = orjson.dumps({"application": application})[:-1] + b","
+        found: list[FleetDecision] = []
+        for line in read_decision_lines(path):
+            if not line.startswith(begin):
+                continue
+            try:
+                row = parse_decision(line)
+                opened = row if self._key is None else self._open(row, self._key)
+                if opened.get("application") == application:
+                    found.append(FleetDecision.from_row(opened, now))
+            except BadInput as error:
+                log.warning("a decision is passed over: %s: %s", path, error)
+        return found
+
+    def _open(self, row: Mapping[str, Any], key: ApplicationKey) -> Mapping[str, Any]:
+        """Return what was signed; nothing where the signature does not fit."""
+        try:
+            return key.open_decision(row)
+        except (TypeError, ValueError) as error:
+            self._refuse(str(error))
+            return {}
+
+    def _refuse(self, fault: str) -> list[FleetDecision]:
+        """Say once that some are passed over; the controller's come again, and so may the others."""
+        if not self._refused:
+            log.warning("decisions are not believed, and passed over: %s", fault)
+        self._refused = True
+        return []
 
 
-def _transport(place: Path | Topic) -> Transport:
+def connect_to_fleet(
+    report_to: str,
+    application_name: str,
+    key_file: str | None = None,
+    kafka_options: Mapping[str, str] | None = None,
+) -> Transport:
+    """Return how an application reaches its fleet.
+
+    `report_to` is the directory of the fleet, or kafka://HOST:PORT/NAME for the topics NAME-windows and
+    NAME-decisions. The key file holds the fleet's key, or that of this application alone.
+    """
+    place, key = parse_place(report_to, kafka_options), _key(key_file, application_name)
     if isinstance(place, Path):
-        return DirectoryTransport(place)
-    from penstock.fleet.kafka_transport import KafkaTransport
+        return DirectoryTransport(place, key)
+    from penstock.fleet.kafka import KafkaTransport
 
-    return KafkaTransport(place)
+    return KafkaTransport(place, key)
+
+
+def _key(key_file: str | None, application_name: str) -> ApplicationKey | None:
+    if key_file is None:
+        return None
+    try:
+        return read_key(Path(key_file)).for_application(application_name)
+    except BadInput as error:
+        raise BadInput(f"fleet_key_file: {error}") from None

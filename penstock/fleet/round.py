@@ -1,50 +1,26 @@
-"""One round for many applications: windows in, decisions out, and the state that follows (pure)."""
+"""One round for many applications: windows in, decisions and the state that follows out (pure)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
+import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.dataflow.metrics import Floats, Integers
-from penstock.dataflow.propagation import MOST_INSTANCES
-from penstock.decide.ds2_settings import Ds2Settings
-from penstock.decide.sage_metrics import Rule
-from penstock.decide.sage_settings import SageSettings
-from penstock.fleet.ds2_kernel import Needs, evaluate_ds2
-from penstock.fleet.records import MEASURED, floats, operator_columns, sizes
-from penstock.fleet.sage_columns import (
-    COLUMN,
-    CORES,
-    FORCED_RULE,
-    HEAP,
-    LOWERED_HEAP,
-    OVERHEAD,
-    PARALLELISM,
-    SMALL_CPUS,
-    SMALL_HEAP,
-    SMALL_OVERHEAD,
-    TASK_CPUS,
-    Applications,
-    Decisions,
-)
-from penstock.fleet.sage_kernel import evaluate_sage
-from penstock.fleet.state import FleetState, push, with_applications
-
-ORDERS = ("pinned", "vetoed", "forced", "force_id")
-"""Columns of what operators said, which are joined to windows before the round."""
-ORDERED_BY = "ordered_by"
-"""The column of who said it."""
-
-
-@dataclass(frozen=True, slots=True)
-class FleetSettings:
-    """The policies that are evaluated."""
-
-    ds2: Ds2Settings = field(default_factory=Ds2Settings)
-    sage: SageSettings = field(default_factory=SageSettings)
+from penstock.decide.policy import Resize
+from penstock.decide.sage import columns
+from penstock.decide.sage.columns import COLUMN, SIZE, Applications, Decisions
+from penstock.decide.sage.metrics import Overrides, Rule
+from penstock.decide.sage.rounds import WHY, judge, keep_too_small
+from penstock.decide.sage.settings import SageSettings
+from penstock.decide.sage.sizes import make_proposal
+from penstock.fleet.decision import DECISION
+from penstock.fleet.overrides import ORDERED_BY, ORDERS
+from penstock.fleet.records import MEASURED, floats, sizes
+from penstock.fleet.state import FleetState, add_applications, push_samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,43 +36,36 @@ class RoundResult:
     now: Floats
     held: Floats
     decisions: Decisions
-    needs: Needs
-    first: Integers
-    """Where the operators of each window begin among all of them."""
     windows: pa.Table
     ignored: int
     """Windows that were late or came twice."""
 
 
-def play(state: FleetState, windows: pa.Table, settings: FleetSettings) -> RoundResult:
+def play_round(state: FleetState, windows: pa.Table, settings: SageSettings) -> RoundResult:
     """Take in the windows, oldest first, and judge every application that has a new one.
 
     The time of a round is the end of the application's newest window, not the clock's: the same windows give
     the same decisions, also when a batch is done again after a failure.
     """
-    # most batches hold one window of each application, all of the same time: sorting nested lists is dear
+    # most batches hold one window of each application, all of the same time
     in_order = bool((np.diff(floats(windows, "end")) >= 0).all())
     windows = windows if in_order else windows.sort_by("end")
-    state, rows = with_applications(state, _names(windows))
-    operators = operator_columns(windows)
-    needs = evaluate_ds2(operators, settings.ds2)
-    taken = push(state, rows, floats(windows, "end"), _samples(windows, needs))
+    state, rows = add_applications(state, _names(windows))
+    taken = push_samples(state, rows, floats(windows, "end"), _samples(windows))
     place = np.flatnonzero(taken)
     # of several windows of one application the newest stands for it
     judged, last = np.unique(rows[place][::-1], return_index=True)
     newest = place[::-1][last]
     _note(state, judged, newest, windows)
-    decisions = evaluate_sage(_applications(state, judged, newest, windows), settings.sage)
+    decisions = judge(select_applications(state, judged, newest, windows), settings)
     held = state.held[judged]
     _remember(state, judged, newest, windows, decisions, settings)
     late = int(len(taken) - len(place))
-    return RoundResult(
-        state, judged, newest, state.newest[judged], held, decisions, needs, operators.first, windows, late
-    )
+    return RoundResult(state, judged, newest, state.newest[judged], held, decisions, windows, late)
 
 
 def decision_ids(now: Floats) -> Integers:
-    """A decision's number rises with time for each application: the milliseconds of its round."""
+    """Return the numbers of decisions, which rise with time: the milliseconds of their round."""
     return np.round(now * 1000).astype(np.int64)
 
 
@@ -105,31 +74,25 @@ def _names(windows: pa.Table) -> pa.StringArray:
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
-def _samples(windows: pa.Table, needs: Needs) -> NDArray[np.float32]:
-    """The metrics of each window; what the agent did not compute itself is taken from its operators."""
+def _samples(windows: pa.Table) -> NDArray[np.float32]:
+    """Return the metrics of each window."""
     samples = np.empty((windows.num_rows, len(COLUMN)), dtype=np.float32)
     samples[:, COLUMN["seconds"]] = floats(windows, "end") - floats(windows, "start")
     for name in MEASURED:
         samples[:, COLUMN[name]] = floats(windows, name)
     samples[:, COLUMN["beside_heap_bytes"]] = _beside(samples)
-    slots = np.nan_to_num(floats(windows, "slots_per_executor"))
-    executors = np.maximum(np.ceil(needs.slots * (1 - 1e-9) / np.maximum(slots, 1)), 1)
-    computed = np.minimum(np.where(slots > 0, executors, needs.instances), MOST_INSTANCES)
-    computed = np.where(needs.ready & (computed >= 1), computed, np.nan)
-    column = samples[:, COLUMN["needed_parallelism"]]
-    samples[:, COLUMN["needed_parallelism"]] = np.where(np.isnan(column), computed, column)
     return samples
 
 
 def _beside(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What is surely beside the heap; an agent that does not tell it apart means what is likely."""
+    """Return what is surely beside the heap; where an agent does not tell it apart, what is likely."""
     surely = samples[:, COLUMN["beside_heap_bytes"]]
     likely = samples[:, COLUMN["memory_used_bytes"]] - samples[:, COLUMN["heap_committed_bytes"]]
     return np.where(np.isnan(surely), np.maximum(likely, np.float32(0)), surely)
 
 
 def _note(state: FleetState, judged: Integers, newest: Integers, windows: pa.Table) -> None:
-    """What the newest window says beside its metrics; it may end the flight of a decision."""
+    """Note what the newest window says beside its metrics; it may end the flight of a decision."""
     acknowledged = np.nan_to_num(floats(windows, "acknowledged")[newest]).astype(np.int64)
     sent, now = state.in_flight[judged], state.newest[judged]
     answered = (sent > 0) & (acknowledged >= sent)
@@ -145,21 +108,23 @@ def _note(state: FleetState, judged: Integers, newest: Integers, windows: pa.Tab
 
 
 def _differ(before: Floats, held: Floats) -> NDArray[np.bool_]:
-    """Whether executors are of another size, which takes a restart, by whomever: what was before is over."""
-    before, held = before[:, HEAP:], held[:, HEAP:]
+    """Return whether executors have another size: somebody restarted them, and what was before is over."""
+    before, held = before[:, columns.HEAP :], held[:, columns.HEAP :]
     other = (before != held) & ~(np.isnan(before) & np.isnan(held))
     known = ~np.isnan(before[:, 0])
     differ: NDArray[np.bool_] = known & other.any(axis=1)
     return differ
 
 
-def _applications(state: FleetState, judged: Integers, newest: Integers, windows: pa.Table) -> Applications:
+def select_applications(
+    state: FleetState, judged: Integers, newest: Integers, windows: pa.Table
+) -> Applications:
+    """Return the applications to be judged, as the rules take them."""
     everyone = len(judged) == len(state.at)
     rows: slice | Integers = slice(None) if everyone else judged
     known = np.column_stack([state.too_small[rows], state.correlation[rows]])
     return Applications(
-        # one layout of arrays, so that the rules are compiled once
-        now=np.ascontiguousarray(state.newest[rows]),
+        now=state.newest[rows],
         at=state.at[rows],
         history=state.history[rows],
         held=state.held[rows],
@@ -171,13 +136,13 @@ def _applications(state: FleetState, judged: Integers, newest: Integers, windows
 
 
 def _orders(state: FleetState, judged: Integers, newest: Integers, windows: pa.Table) -> Integers:
-    """Pins, vetoes and a force that was not obeyed yet."""
+    """Return pins, vetoes and a force that was not obeyed yet."""
     orders = np.zeros((len(judged), 3), dtype=np.int64)
     if ORDERS[0] in windows.column_names:
         for place, name in enumerate(ORDERS[:3]):
             orders[:, place] = floats(windows, name)[newest]
         obeyed = windows["force_id"].to_numpy()[newest] == state.forced[judged]
-        orders[obeyed, FORCED_RULE] = 0
+        orders[obeyed, columns.FORCED_RULE] = 0
     return orders
 
 
@@ -187,31 +152,67 @@ def _remember(
     newest: Integers,
     windows: pa.Table,
     decisions: Decisions,
-    settings: FleetSettings,
+    settings: SageSettings,
 ) -> None:
-    """A decision is in flight until it is acknowledged or out of date; what was too small is kept."""
+    """Put decisions in flight until they are acknowledged or out of date, and keep what was too small."""
     decided = decisions.rule > 0
     now = state.newest[judged]
     state.in_flight[judged] = np.where(decided, decision_ids(now), state.in_flight[judged])
-    until = now + settings.sage.in_flight_seconds
+    until = now + settings.in_flight_seconds
     state.in_flight_until[judged] = np.where(decided, until, state.in_flight_until[judged])
-    for rule, column, small in (
-        (Rule.HEAP_UP, HEAP, SMALL_HEAP),
-        (Rule.MEMORY_UP, OVERHEAD, SMALL_OVERHEAD),
-        (Rule.CPU_UP, TASK_CPUS, SMALL_CPUS),
-    ):
-        held, after = state.held[judged, column], decisions.after[:, column]
-        grown = (decisions.rule == int(rule)) & (after > held)
-        state.too_small[judged, small] = np.where(grown, held, state.too_small[judged, small])
-    lowered, after = decisions.rule == int(Rule.HEAP_DOWN), decisions.after[:, HEAP]
-    known = state.too_small[judged, LOWERED_HEAP]
-    state.too_small[judged, LOWERED_HEAP] = np.where(lowered, after, known)
+    state.too_small[judged] = keep_too_small(
+        state.too_small[judged], state.held[judged], decisions.rule, decisions.after
+    )
     if ORDERS[0] in windows.column_names:
         forced = decided & (floats(windows, "forced")[newest] == decisions.rule)
         state.forced[judged[forced]] = windows["force_id"].to_numpy()[newest][forced]
 
 
-def allocated(held: Floats) -> tuple[Floats, Floats]:
-    """Cores and bytes that are held in all, executors times their size."""
-    each = held[:, HEAP] + held[:, OVERHEAD]
-    return held[:, PARALLELISM] * held[:, CORES], held[:, PARALLELISM] * each
+def tabulate_decisions(result: RoundResult, settings: SageSettings) -> pa.Table:
+    """Return the decisions of a round, in the order of the applications' names."""
+    decided = np.flatnonzero(result.decisions.rule > 0)
+    names = result.state.names.take(pa.array(result.rows[decided])).to_pylist()
+    rows = [_decision(result, int(i), name, settings) for i, name in zip(decided, names, strict=True)]
+    return pa.Table.from_pylist(sorted(rows, key=lambda row: str(row["application"])), schema=DECISION)
+
+
+def _decision(result: RoundResult, place: int, name: str, settings: SageSettings) -> dict[str, object]:
+    sizing = columns.sizing_of(result.decisions, place)
+    assert sizing is not None
+    held, now = result.held[place], float(result.now[place])
+    proposal = make_proposal(columns.held_of(held), sizing, Overrides(by=_find_orderer(result, place)))
+    row: dict[str, object] = {
+        "application": name,
+        "decision_id": int(decision_ids(result.now[place : place + 1])[0]),
+        "at": now,
+        "expires_at": now + settings.in_flight_seconds,
+        "rule": f"P{int(sizing.rule)}",
+        "symptom": sizing.symptom.name.lower().replace("_", "-"),
+        "measured": sizing.measured,
+        "bound": sizing.bound,
+        "reason": proposal.reason,
+    }
+    row |= {f"held_{column}": held[number] for number, column in enumerate(SIZE)}
+    row |= {f"after_{column}": float(getattr(sizing.after, column)) for column in SIZE}
+    if isinstance(proposal, Resize):
+        return row | {"settings": orjson.dumps(dict(proposal.settings)).decode()}
+    return row | {"parallelism": sizing.after.parallelism}
+
+
+def _find_orderer(result: RoundResult, place: int) -> str:
+    if ORDERED_BY not in result.windows.column_names:
+        return ""
+    return str(result.windows[ORDERED_BY][int(result.window[place])].as_py() or "")
+
+
+def describe_round(result: RoundResult) -> dict[str, object]:
+    """Describe a round in a few numbers and words: rules that decided, why others did not."""
+    back = [columns.held_back_of(int(packed)) for packed in np.unique(result.decisions.held_back) if packed]
+    counts = np.bincount(result.decisions.rule, minlength=len(Rule))
+    return {
+        "judged": len(result.rows),
+        "ignored": result.ignored,
+        "decided": {f"P{rule}": int(count) for rule, count in enumerate(counts) if rule and count},
+        "held_back": sorted({f"P{int(rule)}: {WHY[why]}" for pairs in back for rule, why in pairs}),
+        "awaiting": sorted({columns.AWAITING[code] for code in np.unique(result.decisions.awaiting) if code}),
+    }

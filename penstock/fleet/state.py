@@ -1,23 +1,24 @@
-"""What the controller keeps of many applications between rounds, in columns that can be stored as bytes."""
+"""What the controller keeps of many applications between rounds, in columns (pure)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.dataflow.metrics import Floats, Integers
-from penstock.decide.sage_metrics import METRICS
-from penstock.fleet.sage_columns import CORRELATION, SIZE
+from penstock.decide.sage.columns import CORRELATION, SIZE
+from penstock.decide.sage.metrics import METRICS
 
 SAMPLES = 32
 """Samples kept of each application: the long window of five minutes at one sample in ten seconds."""
-_VERSION = b"penstock-fleet-1"
+_VERSION = b"penstock-fleet-2"
+_SAMPLES_FIRST = b"penstock-fleet-1"
+"""Its histories are (application, sample, metric)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class FleetState:
 
 
 def empty_state() -> FleetState:
-    """No application is known."""
+    """Return the state before the first window: no application is known."""
     return _blank(pa.array([], pa.string()))
 
 
@@ -58,7 +59,7 @@ def _blank(names: pa.StringArray) -> FleetState:
     return FleetState(
         names,
         at=np.full((count, SAMPLES), -np.inf),
-        history=np.full((count, SAMPLES, len(METRICS)), np.nan, dtype=np.float32),
+        history=np.full((count, len(METRICS), SAMPLES), np.nan, dtype=np.float32),
         held=np.full((count, len(SIZE)), np.nan),
         too_small=np.zeros((count, CORRELATION)),
         fresh_after=np.full(count, -np.inf),
@@ -70,17 +71,17 @@ def _blank(names: pa.StringArray) -> FleetState:
     )
 
 
-def with_applications(state: FleetState, names: pa.StringArray) -> tuple[FleetState, Integers]:
-    """The state with all these applications in it, and the row of each."""
+def add_applications(state: FleetState, names: pa.StringArray) -> tuple[FleetState, Integers]:
+    """Return the state with all these applications in it, and the row of each."""
     known = pc.index_in(names, value_set=state.names)
     if known.null_count:
         new = pc.unique(names.filter(pc.is_null(known)))
-        state = _joined(state, _blank(new))
+        state = _join(state, _blank(new))
         known = pc.index_in(names, value_set=state.names)
     return state, np.asarray(known, dtype=np.int64)
 
 
-def _joined(one: FleetState, other: FleetState) -> FleetState:
+def _join(one: FleetState, other: FleetState) -> FleetState:
     columns = {
         name: np.concatenate([getattr(one, name), getattr(other, name)])
         for name in FleetState.__slots__
@@ -89,40 +90,45 @@ def _joined(one: FleetState, other: FleetState) -> FleetState:
     return FleetState(pa.concat_arrays([one.names, other.names]), **columns)
 
 
-def push(state: FleetState, rows: Integers, at: Floats, samples: NDArray[np.float32]) -> NDArray[np.bool_]:
+def push_samples(
+    state: FleetState, rows: Integers, at: Floats, samples: NDArray[np.float32]
+) -> NDArray[np.bool_]:
     """Add one sample to each of these rows; one that is not newer than what is there changes nothing.
 
     A row may come several times, oldest first. Says which samples were taken.
     """
     taken = np.zeros(len(rows), dtype=np.bool_)
-    _push(state.at, state.history, rows, at, samples, taken)
+    turn = _turns(rows)
+    for number in range(int(turn.max(initial=-1)) + 1):
+        now = np.flatnonzero(turn == number)
+        now = now[at[now] > state.at[rows[now], -1]]
+        _append(state, rows[now], at[now], samples[now])
+        taken[now] = True
     return taken
 
 
-@numba.njit(cache=True)
-def _push(
-    kept_at: Floats,
-    history: NDArray[np.float32],
-    rows: Integers,
-    at: Floats,
-    samples: NDArray[np.float32],
-    taken: NDArray[np.bool_],
-) -> None:
-    last = kept_at.shape[1] - 1
-    for number in range(len(rows)):
-        row = rows[number]
-        if not at[number] > kept_at[row, last]:
-            continue
-        for place in range(last):
-            kept_at[row, place] = kept_at[row, place + 1]
-            history[row, place] = history[row, place + 1]
-        kept_at[row, last] = at[number]
-        history[row, last] = samples[number]
-        taken[number] = True
+def _turns(rows: Integers) -> Integers:
+    """Return for each entry how often its row came before."""
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+    turns = np.empty(len(rows), dtype=np.int64)
+    turns[order] = np.arange(len(rows)) - np.repeat(begins, np.diff(np.append(begins, len(rows))))
+    return turns
+
+
+def _append(state: FleetState, rows: Integers, at: Floats, samples: NDArray[np.float32]) -> None:
+    """Add one sample to each of these rows, which come once each; the oldest sample is dropped."""
+    everyone = len(rows) == len(state.at)
+    chosen: slice | Integers = slice(None) if everyone else rows
+    state.at[chosen, :-1] = state.at[chosen, 1:]
+    state.history[chosen, :, :-1] = state.history[chosen, :, 1:]
+    state.at[rows, -1] = at
+    state.history[rows, :, -1] = samples
 
 
 def to_bytes(state: FleetState) -> bytes:
-    """The state as one value for Spark's state store."""
+    """Return the state as one value for Spark's state store."""
     arrays = [state.names]
     names = ["names"]
     for name in FleetState.__slots__:
@@ -143,20 +149,35 @@ def to_bytes(state: FleetState) -> bytes:
 
 
 def from_bytes(stored: bytes) -> FleetState:
-    """The state as it was stored; the arrays can be changed."""
+    """Return the state as it was stored; the arrays can be changed."""
     batch = pa.ipc.open_stream(stored).read_next_batch()
+    earlier = (batch.schema.metadata or {}).get(b"v") == _SAMPLES_FIRST
     state = _blank(batch["names"])
     columns = {}
     for name in FleetState.__slots__:
         if name != "names":
             column, like = batch[name], getattr(state, name)
             values = np.array(column.flatten() if like.ndim > 1 else column, dtype=like.dtype)
-            columns[name] = _filled(like, values)
+            if name == "history":
+                columns[name] = _fill_history(like, values, earlier)
+            else:
+                columns[name] = _fill(like, values)
     return replace(state, **columns)
 
 
-def _filled(blank: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
-    """The stored values in their shape; what an earlier version did not store stays blank."""
+def _fill_history(blank: NDArray[np.float32], values: NDArray[np.float32], earlier: bool) -> NDArray[Any]:
+    """Return the stored histories in their shape; metrics that were not stored stay blank."""
+    count, _, samples = blank.shape
+    stored = values.reshape(count, samples, -1).transpose(0, 2, 1) if earlier else values
+    stored = stored.reshape(count, -1, samples) if count else blank
+    if stored.shape == blank.shape:
+        return np.ascontiguousarray(stored)
+    blank[:, : stored.shape[1]] = stored
+    return blank
+
+
+def _fill(blank: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+    """Return the stored values in their shape; what an earlier version did not store stays blank."""
     if values.size == blank.size:
         return values.reshape(blank.shape)
     stored = values.reshape(*blank.shape[:-1], -1)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
 from penstock.dataflow.metrics import Floats
-from penstock.fleet.overrides import overrides_in_effect
-from penstock.fleet.places import FleetDirectory
-from penstock.view import figures
-from penstock.view.entries import Entries
+from penstock.decide.sage.columns import COLUMN, CORES, HEAP, OVERHEAD, PARALLELISM, TASK_CPUS
+from penstock.decide.sage.settings import SageSettings
+from penstock.fleet.decision import MOST_CLOCK_SECONDS
+from penstock.fleet.overrides import read_snapshot
+from penstock.fleet.places import SHOWN, STATUS, FleetDirectory
+from penstock.fleet.state import FleetState
 
 HOUR = 3600.0
 MOST_LISTED = 20
@@ -27,32 +25,32 @@ GIB = 1024.0**3
 Plain = dict[str, Any]
 
 
-def fleet_status(directory: FleetDirectory, now: float) -> Plain:
-    """The fleet as plain data; the longest lists are cut, their lengths are told."""
+def summarise_fleet(directory: FleetDirectory, now: float) -> Plain:
+    """Return the fleet as plain data; the longest lists are cut, their lengths are told."""
     everyone = directory.status()
-    table = _heard_of(everyone, now)
-    decisions = directory.decisions(since=now - HOUR)
-    overrides, problem = overrides_in_effect(directory.overrides)
+    table = _drop_silent(everyone, now)
+    decisions = directory.decisions(now - HOUR, now + MOST_CLOCK_SECONDS)
+    overrides, problem = read_snapshot(directory.overrides)
     return {
         "now": now,
         "silent_applications": 0 if everyone is None or table is None else everyone.num_rows - table.num_rows,
-        **_sums(table),
-        "undersized": _undersized(table),
-        "most_wasteful": _wasteful(table),
+        **_sum_up(table),
+        "undersized": _list_undersized(table),
+        "most_wasteful": _list_wasteful(table),
         "decided_last_hour": dict(sorted(Counter(str(row["rule"]) for row in decisions).items())),
-        "decisions": [_short(row) for row in decisions[-MOST_LISTED:]],
+        "decisions": [{key: row[key] for key in SHOWN} for row in decisions[-MOST_LISTED:]],
         "dead_letters": directory.dead_letters(),
         "overridden_applications": len(overrides),
         "overrides_problem": problem,
     }
 
 
-def _heard_of(table: pa.Table | None, now: float) -> pa.Table | None:
-    """Those that reported in the last hour: what has ended holds nothing, and is not in the sums."""
+def _drop_silent(table: pa.Table | None, now: float) -> pa.Table | None:
+    """Return those that reported in the last hour: what has ended holds nothing, and is in no sum."""
     return None if table is None else table.filter(pc.greater_equal(table["at"], now - HOUR))
 
 
-def _sums(table: pa.Table | None) -> Plain:
+def _sum_up(table: pa.Table | None) -> Plain:
     if table is None:
         return {"applications": 0, "undersized_applications": 0, "in_flight": 0}
     columns = {name: table[name].to_numpy() for name in table.column_names if name != "application"}
@@ -60,23 +58,23 @@ def _sums(table: pa.Table | None) -> Plain:
         "applications": table.num_rows,
         "allocated_cores": float(columns["allocated_cores"].sum()),
         "needed_cores": float(columns["needed_cores"].sum()),
-        "wasted_cores": float(_spare(table, "cores").sum()),
+        "wasted_cores": float(_find_spare(table, "cores").sum()),
         "allocated_gib": float(columns["allocated_bytes"].sum() / GIB),
         "needed_gib": float(columns["needed_bytes"].sum() / GIB),
-        "wasted_gib": float(_spare(table, "bytes").sum() / GIB),
-        "missing_gib": float(_added(table, "missing_bytes").sum() / GIB),
+        "wasted_gib": float(_find_spare(table, "bytes").sum() / GIB),
+        "missing_gib": float(_read_added(table, "missing_bytes").sum() / GIB),
         "undersized_applications": int(_is_undersized(table).sum()),
         "in_flight": int((columns["in_flight"] > 0).sum()),
     }
 
 
-def _undersized(table: pa.Table | None) -> list[Plain]:
-    """Those that need most beyond what they hold, first: executors, then memory, then CPU."""
+def _list_undersized(table: pa.Table | None) -> list[Plain]:
+    """List those that are short of something, the shortest first: of executors, memory, then CPU."""
     if table is None:
         return []
-    missing, starved = _added(table, "missing_bytes") / GIB, _added(table, "starved") > 0
+    missing, starved = _read_added(table, "missing_bytes") / GIB, _read_added(table, "starved") > 0
     small = np.flatnonzero(_is_undersized(table))
-    order = small[np.lexsort((-missing[small], -_lack(table)[small]))][:MOST_LISTED]
+    order = small[np.lexsort((-missing[small], -_find_lack(table)[small]))][:MOST_LISTED]
     rows = table.take(pa.array(order)).to_pylist()
     names = ("application", "parallelism", "needed_parallelism")
     return [
@@ -86,27 +84,31 @@ def _undersized(table: pa.Table | None) -> list[Plain]:
 
 
 def _is_undersized(table: pa.Table) -> NDArray[np.bool_]:
-    return (_lack(table) > 0) | (_added(table, "missing_bytes") > 0) | (_added(table, "starved") > 0)
+    return (
+        (_find_lack(table) > 0)
+        | (_read_added(table, "missing_bytes") > 0)
+        | (_read_added(table, "starved") > 0)
+    )
 
 
-def _lack(table: pa.Table) -> Floats:
-    """Executors that are needed beyond those held; none where the need is not known."""
+def _find_lack(table: pa.Table) -> Floats:
+    """Return the executors needed beyond those held; none where the need is not known."""
     lack: Floats = np.nan_to_num(table["needed_parallelism"].to_numpy() - table["parallelism"].to_numpy())
     return lack
 
 
-def _added(table: pa.Table, name: str) -> Floats:
-    """A column that earlier versions did not write, as numbers; 0 where it is missing."""
+def _read_added(table: pa.Table, name: str) -> Floats:
+    """Return a column that earlier versions did not write, as numbers; 0 where it is missing."""
     if name not in table.column_names:
         return np.zeros(table.num_rows)
     column: Floats = np.nan_to_num(table[name].cast(pa.float64()).to_numpy())
     return column
 
 
-def _wasteful(table: pa.Table | None) -> list[Plain]:
+def _list_wasteful(table: pa.Table | None) -> list[Plain]:
     if table is None:
         return []
-    cores, gib = _spare(table, "cores"), _spare(table, "bytes") / GIB
+    cores, gib = _find_spare(table, "cores"), _find_spare(table, "bytes") / GIB
     order = np.lexsort((-cores, -gib))[:MOST_LISTED]
     order = order[(cores[order] > 0) | (gib[order] > 0)]
     names = table["application"].take(pa.array(order)).to_pylist()
@@ -116,81 +118,80 @@ def _wasteful(table: pa.Table | None) -> list[Plain]:
     ]
 
 
-def _spare(table: pa.Table, what: str) -> Floats:
-    """What each holds beyond its need."""
+def _find_spare(table: pa.Table, what: str) -> Floats:
+    """Return what each holds beyond its need."""
     spare: Floats = np.maximum(
         table[f"allocated_{what}"].to_numpy() - table[f"needed_{what}"].to_numpy(), 0.0
     )
     return spare
 
 
-def _short(row: Mapping[str, Any]) -> Plain:
-    return {key: row[key] for key in ("application", "decision_id", "at", "rule", "reason")}
-
-
-def status_table(status: Plain) -> Group:
-    """The status for a terminal."""
-    sums = Table(box=None, show_header=False)
-    for label, text in _lines(status):
-        sums.add_row(Text(label, style="dim"), Text(text))
-    return Group(sums, *(Group(Text(""), part) for part in _lists(status)))
-
-
-def _lists(status: Plain) -> Iterator[Entries]:
-    undersized = [
-        (
-            row["application"],
-            row["parallelism"],
-            figures.count(row["needed_parallelism"]),
-            row["missing_gib"],
-            "all used" if row["starved"] else "",
-        )
-        for row in status["undersized"]
+def tabulate_status(state: FleetState, settings: SageSettings) -> pa.Table:
+    """Return how every application stands: what it is given against what it needs."""
+    newest = state.history[:, :, -1].astype(np.float64)
+    needed = newest[:, COLUMN["needed_parallelism"]]
+    wanted = np.where(np.isnan(needed), state.held[:, PARALLELISM], needed)
+    cores, memory = _sum_allocated(state.held)
+    lasting = _find_lasting(state, "heap_used_bytes", settings)
+    # P3 looks at the same
+    busy = _find_lasting(state, "cpu_used_cores", settings) / state.held[:, CORES]
+    each = _find_needed_bytes(newest, lasting, state.held, settings)
+    missing = _find_missing_bytes(newest, lasting, state.held, settings)
+    columns = [
+        state.names,
+        state.newest,
+        state.held[:, PARALLELISM].astype(np.int64),
+        needed,
+        cores,
+        wanted * _find_needed_cores(state, settings),
+        memory,
+        wanted * each,
+        state.held[:, PARALLELISM] * missing,
+        busy > settings.cpu_high,
+        state.in_flight,
     ]
-    spare = [(row["application"], row["spare_cores"], row["spare_gib"]) for row in status["most_wasteful"]]
-    decided = [
-        (figures.day_and_clock(row["at"]), row["application"], row["rule"], row["reason"])
-        for row in status["decisions"]
-    ]
-    for title, names, rows, heading in (
-        ("undersized", ("application", "holds", "needs", "short of GiB", "CPU"), undersized, 1),
-        ("most to spare", ("application", "cores", "GiB"), spare, 1),
-        ("decided in the last hour", ("time", "application", "rule", "why"), decided, 2),
-    ):
-        if rows:
-            yield Entries(names, [tuple(map(_cell, row)) for row in rows], heading, title)
+    return pa.Table.from_arrays([pa.array(column) for column in columns], schema=STATUS)
 
 
-def _cell(value: object) -> Text:
-    """Names and reasons are text, whatever they hold."""
-    return Text(f"{value:,.1f}" if isinstance(value, float) else str(value))
+def _find_lasting(state: FleetState, metric: str, settings: SageSettings) -> Floats:
+    """Return what was in use all the while: between two collections heap use rises to the brim."""
+    recent = state.history[:, COLUMN[metric], -settings.least_up_samples :]
+    lasting: Floats = recent.min(axis=1).astype(np.float64)
+    return lasting
 
 
-def _lines(status: Plain) -> list[tuple[str, str]]:
-    rules = ", ".join(f"{rule} {count}" for rule, count in status["decided_last_hour"].items())
-    problem = status["overrides_problem"]
-    said = f"; what was said last counts, since {problem}" if problem else ""
-    quiet = status["silent_applications"]
-    silent = f", and {quiet:,} of which nothing was heard in the last hour" if quiet else ""
-    lines = [("applications", f"{status['applications']:,}{silent}")]
-    if status["applications"]:
-        shown = (("cores", "cores"), ("memory in GiB", "gib"))
-        lines += [
-            (
-                label,
-                "{:,.0f} allocated, {:,.0f} needed, {:,.0f} to spare".format(*_three(status, name)),
-            )
-            for label, name in shown
-        ]
-    return [
-        *lines,
-        ("undersized", f"{status['undersized_applications']:,}"),
-        ("overridden", f"{status['overridden_applications']:,}{said}"),
-        ("in flight", f"{status['in_flight']:,}"),
-        ("decided in the last hour", rules or "nothing"),
-        ("bad records", f"{status['dead_letters']:,}"),
-    ]
+def _find_needed_cores(state: FleetState, settings: SageSettings) -> Floats:
+    """Return the cores that one executor needs, as P8 would have it; what is not measured counts as held."""
+    fresh = state.at > state.fresh_after[:, None]
+    used = np.where(fresh, state.history[:, COLUMN["cpu_used_cores"]].astype(np.float64), np.nan)
+    cores, slots = state.held[:, CORES], state.held[:, CORES] // state.held[:, TASK_CPUS]
+    each = np.ceil(np.fmax.reduce(used, axis=1) / settings.cpu_target / slots)
+    needed: Floats = np.fmin(cores, slots * np.maximum(each, 1.0))
+    return needed
 
 
-def _three(status: Plain, name: str) -> Sequence[float]:
-    return [status[f"{kind}_{name}"] for kind in ("allocated", "needed", "wasted")]
+def _find_needed_bytes(newest: Floats, lasting: Floats, held: Floats, settings: SageSettings) -> Floats:
+    """Return the memory that one executor needs by P6 and P7; what is not measured counts as held."""
+    committed = newest[:, COLUMN["heap_committed_bytes"]]
+    heap = np.fmax(committed, lasting / settings.heap_used_high)
+    heap = np.maximum(heap, settings.least_heap_bytes)
+    beside = np.maximum(newest[:, COLUMN["memory_used_bytes"]] - committed, 0) / settings.overhead_target
+    beside = np.maximum(beside, settings.least_overhead_bytes)
+    heap = np.where(np.isnan(heap), held[:, HEAP], heap)
+    return heap + np.where(np.isnan(beside), held[:, OVERHEAD], beside)
+
+
+def _find_missing_bytes(newest: Floats, lasting: Floats, held: Floats, settings: SageSettings) -> Floats:
+    """Return the memory that one executor is short of by P1 and P2; none where it is not measured."""
+    heap = lasting / settings.heap_used_high - held[:, HEAP]
+    beside = newest[:, COLUMN["memory_used_bytes"]] - newest[:, COLUMN["heap_committed_bytes"]]
+    full = newest[:, COLUMN["beside_heap_bytes"]] > settings.overhead_high * held[:, OVERHEAD]
+    overhead = np.where(full, beside / settings.overhead_target - held[:, OVERHEAD], 0.0)
+    missing: Floats = np.nan_to_num(np.maximum(heap, 0.0)) + np.nan_to_num(np.maximum(overhead, 0.0))
+    return missing
+
+
+def _sum_allocated(held: Floats) -> tuple[Floats, Floats]:
+    """Return the cores and bytes held in all, executors times their size."""
+    each = held[:, HEAP] + held[:, OVERHEAD]
+    return held[:, PARALLELISM] * held[:, CORES], held[:, PARALLELISM] * each

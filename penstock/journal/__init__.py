@@ -1,1 +1,1 @@
-"""What was seen, decided and done, and why: written before and after every effect, readable at any time."""
+"""The journal of what was seen, decided and done, and why; written before and after every effect."""

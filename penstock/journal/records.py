@@ -1,27 +1,34 @@
-"""What is read back from the journal, and the plain form in which answers and verdicts are kept there."""
+"""Records read from the journal, and the plain form in which answers and verdicts are kept there."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.summary import QuerySummary
 from penstock.decide.outcome import Status
 from penstock.decide.policy import ExpectedEffect, Hold, MoveState, Proposal, Resize, Scale
-from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict, Waiting
+from penstock.decide.verdict import (
+    Accepted,
+    NothingToDo,
+    Rejected,
+    Verdict,
+    Waiting,
+    strip_figures,
+    verdict_key,
+)
 
 Plain = dict[str, Any]
+Kind = TypeVar("Kind", "ObservationRecord", "DecisionRecord", "ActionRecord")
 
 
 @dataclass(frozen=True, slots=True)
 class ObservationRecord:
     """One observed window [start, at), reduced to what people and later reports read."""
 
-    observation_id: int
     application: str
     at: float
     start: float
@@ -33,7 +40,7 @@ class ObservationRecord:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """What the policy answered and the manager said, `count` times in a row from first to last."""
+    """An answer of the policy and the manager's verdict, `count` times in a row from first to last."""
 
     decision_id: int
     application: str
@@ -89,57 +96,107 @@ class ActionRecord:
 
 
 def plain_answer(answer: Proposal | NotReady) -> Plain:
-    """A policy's answer as plain data."""
+    """Return a policy's answer as plain data."""
     match answer:
         case NotReady(reason, awaiting, until):
             return {"kind": "not-ready", "reason": reason, "awaiting": awaiting, "until": until}
         case Hold(reason, figures):
-            return {"kind": "hold", "reason": reason, "figures": finite(figures)}
+            return {"kind": "hold", "reason": reason, "figures": drop_infinite(figures)}
         case Scale(parallelism, reason, expected, exact):
-            scale = {"parallelism": dict(parallelism), "exact": finite(exact)}
+            scale = {"parallelism": dict(parallelism), "exact": drop_infinite(exact)}
             return {"kind": "scale", "reason": reason, **scale, "expected": plain_effect(expected)}
         case Resize(settings, reason, expected, before, seen):
             resize = {"settings": dict(settings), "expected": plain_effect(expected)}
-            resize |= {"before": dict(before), "seen": finite(seen)}
+            resize |= {"before": dict(before), "seen": drop_infinite(seen)}
             return {"kind": "resize", "reason": reason, **resize}
-        case MoveState(moves, reason, expected, plans):
-            move: Plain = {"moves": [list(one) for one in moves], "expected": plain_effect(expected)}
-            move["plans"] = [dict(plan) for plan in plans]
+        case MoveState(plans, reason, expected):
+            moves = [[str(one.bin), one.source, one.target] for one in answer.moves]
+            move: Plain = {"moves": moves, "expected": plain_effect(expected)}
+            move["plans"] = [plan.plain() for plan in plans]
             return {"kind": "move-state", "reason": reason, **move}
 
 
 def plain_effect(expected: ExpectedEffect) -> Plain:
-    """An expected effect as plain data."""
-    return {"summary": expected.summary, "figures": finite(expected.figures)}
+    """Return an expected effect as plain data."""
+    return {"summary": expected.summary, "figures": drop_infinite(expected.figures)}
 
 
-def finite(figures: Mapping[str, float]) -> dict[str, float]:
-    """Without what JSON cannot hold: a figure that is NaN or infinite says nothing."""
+def drop_infinite(figures: Mapping[str, float]) -> dict[str, float]:
+    """Drop figures that are NaN or infinite: JSON cannot hold them, and they say nothing."""
     return {name: float(value) for name, value in figures.items() if math.isfinite(value)}
 
 
 def plain_verdict(verdict: Verdict) -> Plain:
-    """A verdict as plain data."""
+    """Return a verdict as plain data."""
+    plain: Plain = {"kind": verdict.kind, "reason": verdict.reason}
     match verdict:
         case Accepted(action, notes):
-            accepted = {"parallelism": dict(action.planned), "notes": list(notes)}
-            return {"kind": "accepted", "reason": verdict.reason, **accepted}
-        case Rejected(guardrail, reason):
-            return {"kind": "rejected", "reason": reason, "guardrail": guardrail}
-        case Waiting(reason, until):
-            return {"kind": "waiting", "reason": reason, "until": until}
-        case NothingToDo(reason):
-            return {"kind": "nothing-to-do", "reason": reason}
+            return {**plain, "parallelism": dict(action.planned), "notes": list(notes)}
+        case Rejected(guardrail):
+            return {**plain, "guardrail": guardrail}
+        case Waiting(_, until):
+            return {**plain, "until": until}
+        case NothingToDo():
+            return plain
 
 
-def sameness(policy: str, answer: Plain, verdict: Plain) -> str:
-    """Equal for answers that say the same again; figures in a reason may differ, sizes may not."""
-    sizes = [
-        answer.get("parallelism"),
-        answer.get("settings"),
-        answer.get("moves"),
-        verdict.get("parallelism"),
-    ]
-    words = [answer["kind"], answer["reason"], verdict["kind"], verdict.get("guardrail"), verdict["reason"]]
-    without_figures = re.sub(r"\d+(?:[.,]\d+)*", "#", " | ".join(str(word) for word in words))
-    return f"{policy} | {without_figures} | {sizes}"
+def write_sameness(policy: str, answer: Plain, verdict: Verdict) -> str:
+    """Return a text that is equal for a decision that says the same again: figures may differ, sizes not."""
+    sizes = [answer.get(key) for key in ("parallelism", "settings", "moves")]
+    return (
+        f"{policy} | {answer['kind']} | {strip_figures(answer['reason'])} | {sizes} | {verdict_key(verdict)}"
+    )
+
+
+def _fill(kind: type[Kind], row: Mapping[str, Any], **read: Any) -> Kind:
+    """Make a record of the columns that are called as its fields, and of what was read out of others."""
+    same = {name: row[name] for name in kind.__dataclass_fields__ if name in row}
+    return kind(**{**same, **read})
+
+
+def _read_queries(plain: list[Plain]) -> tuple[QuerySummary, ...]:
+    return tuple(QuerySummary(**one) for one in plain)
+
+
+def read_observation(row: Mapping[str, Any]) -> ObservationRecord:
+    """Read an observation as it was written."""
+    queries, warnings = _read_queries(row["queries"]), tuple(row["warnings"])
+    return _fill(ObservationRecord, row, queries=queries, warnings=warnings)
+
+
+def read_decision(row: Mapping[str, Any]) -> DecisionRecord:
+    """Read a decision as it was written."""
+    return _fill(DecisionRecord, row, decision_id=row["id"])
+
+
+def _read_counts(given: Mapping[str, Any]) -> dict[str, int]:
+    """Read units with their counts; a setting that is a whole number counts, too."""
+    return {name: int(value) for name, value in given.items() if str(value).isdecimal()}
+
+
+def _read_settings(before: Mapping[str, Any], planned: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Read settings, which are kept as texts; units are kept as numbers."""
+    return {
+        key: (before.get(key, ""), value)
+        for key, value in planned.items()
+        if isinstance(value, str) and isinstance(before.get(key, ""), str)
+    }
+
+
+def read_action(row: Mapping[str, Any]) -> ActionRecord:
+    """Read an action joined with the decision that led to it."""
+    return _fill(
+        ActionRecord,
+        row,
+        action_id=row["id"],
+        seen=_read_queries(row["seen"]),
+        before=_read_counts(row["held_before"]),
+        proposed=row["answer"].get("parallelism", {}),
+        planned=_read_counts(row["planned"]),
+        notes=tuple(row["verdict"].get("notes", ())),
+        expected=ExpectedEffect(**row["expected"]),
+        status=Status(row["status"]) if row["status"] else None,
+        detail=row["detail"] or "",
+        settings=_read_settings(row["held_before"], row["planned"]),
+        judged=row["answer"].get("seen", {}),
+    )

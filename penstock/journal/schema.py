@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -13,17 +14,20 @@ metadata = sa.MetaData()
 
 schema_version = sa.Table("schema_version", metadata, sa.Column("version", sa.Integer, nullable=False))
 
+
+def _columns(nullable: bool = False, /, **kinds: Any) -> list[sa.Column[Any]]:
+    """Make a column of each name and type."""
+    return [sa.Column(name, kind, nullable=nullable) for name, kind in kinds.items()]
+
+
+_NULLABLE_JSON = sa.JSON(none_as_null=True)
+
 observations = sa.Table(
     "observations",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("application", sa.Text, nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
-    sa.Column("start", sa.Double, nullable=False),
-    sa.Column("parallelism", sa.JSON, nullable=False),
-    sa.Column("slots", sa.Integer, nullable=False),
-    sa.Column("queries", sa.JSON, nullable=False),
-    sa.Column("warnings", sa.JSON, nullable=False),
+    *_columns(application=sa.Text, at=sa.Double, start=sa.Double, parallelism=sa.JSON, slots=sa.Integer),
+    *_columns(queries=sa.JSON, warnings=sa.JSON),
     sa.Index("observations_by_application", "application", "id"),
 )
 
@@ -31,14 +35,8 @@ decisions = sa.Table(
     "decisions",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("application", sa.Text, nullable=False),
-    sa.Column("policy", sa.Text, nullable=False),
-    sa.Column("first_at", sa.Double, nullable=False),
-    sa.Column("last_at", sa.Double, nullable=False),
-    sa.Column("count", sa.Integer, nullable=False),
-    sa.Column("sameness", sa.Text, nullable=False),
-    sa.Column("answer", sa.JSON, nullable=False),
-    sa.Column("verdict", sa.JSON, nullable=False),
+    *_columns(application=sa.Text, policy=sa.Text, first_at=sa.Double, last_at=sa.Double, count=sa.Integer),
+    *_columns(sameness=sa.Text, answer=sa.JSON, verdict=sa.JSON),
     sa.Index("decisions_by_application", "application", "id"),
 )
 
@@ -46,23 +44,11 @@ actions = sa.Table(
     "actions",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("application", sa.Text, nullable=False),
     sa.Column("decision_id", sa.Integer, sa.ForeignKey("decisions.id"), nullable=False),
-    sa.Column("intended_at", sa.Double, nullable=False),
-    sa.Column("seen", sa.JSON, nullable=False),
-    sa.Column("held_before", sa.JSON, nullable=False),
-    sa.Column("planned", sa.JSON, nullable=False),
-    sa.Column("exact", sa.JSON, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("expected", sa.JSON, nullable=False),
-    sa.Column("ended_at", sa.Double),
-    sa.Column("status", sa.Text),
-    sa.Column("requested", sa.JSON(none_as_null=True)),
-    sa.Column("observed", sa.JSON(none_as_null=True)),
-    sa.Column("seconds", sa.Double),
-    sa.Column("detail", sa.Text),
-    sa.Column("effect_at", sa.Double),
-    sa.Column("measured", sa.JSON(none_as_null=True)),
+    *_columns(application=sa.Text, intended_at=sa.Double, seen=sa.JSON, held_before=sa.JSON),
+    *_columns(planned=sa.JSON, exact=sa.JSON, reason=sa.Text, expected=sa.JSON),
+    *_columns(True, ended_at=sa.Double, status=sa.Text, requested=_NULLABLE_JSON, observed=_NULLABLE_JSON),
+    *_columns(True, seconds=sa.Double, detail=sa.Text, effect_at=sa.Double, measured=_NULLABLE_JSON),
     sa.Index("actions_by_application", "application", "id"),
     sa.Index("actions_by_decision", "decision_id"),
 )
@@ -70,44 +56,31 @@ actions = sa.Table(
 memories = sa.Table(
     "memories",
     metadata,
-    sa.Column("owner", sa.Text, primary_key=True),
-    sa.Column("kind", sa.Text, primary_key=True),
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("at", sa.Double, nullable=False),
-    sa.Column("body", sa.JSON, nullable=False),
+    *(sa.Column(name, sa.Text, primary_key=True) for name in ("owner", "kind", "key")),
+    *_columns(at=sa.Double, body=sa.JSON),
 )
 
 leases = sa.Table(
     "leases",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("holder", sa.Text, nullable=False),
-    sa.Column("term", sa.Integer, nullable=False),
-    sa.Column("beats", sa.Integer, nullable=False),
+    *_columns(holder=sa.Text, term=sa.Integer, beats=sa.Integer),
 )
 
 Step = Callable[[Connection], None]
 
 
-def _add_memories(connection: Connection) -> None:
-    memories.create(connection)
-
-
-def _add_leases(connection: Connection) -> None:
-    leases.create(connection)
-
-
-STEPS: tuple[Step, ...] = (_add_memories, _add_leases)
+STEPS: tuple[Step, ...] = (memories.create, leases.create)
 """The first step brings a journal from version 1 to version 2, and so on; a new one needs no steps."""
 
 
 def present_version(steps: Sequence[Step] = STEPS) -> int:
-    """The version that this Penstock writes."""
+    """Return the version that this Penstock writes."""
     return 1 + len(steps)
 
 
-def version_of(connection: Connection, name: str) -> int:
-    """A journal's version, 0 for an empty file; a database of something else is refused, not written into."""
+def read_version(connection: Connection, name: str) -> int:
+    """Read a journal's version, 0 for an empty file; refuse a database of something else."""
     tables = sa.inspect(connection).get_table_names()
     if schema_version.name in tables:
         return connection.execute(sa.select(sa.func.max(schema_version.c.version))).scalar() or 0
@@ -127,7 +100,7 @@ def check_version(version: int, name: str, steps: Sequence[Step] = STEPS) -> Non
 
 def migrate(connection: Connection, name: str, steps: Sequence[Step] = STEPS) -> None:
     """Bring a journal to the present version, within the caller's transaction."""
-    version = version_of(connection, name)
+    version = read_version(connection, name)
     check_version(version, name, steps)
     if version == present_version(steps):
         return

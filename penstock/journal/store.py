@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.summary import summarise
+from penstock.dataflow.summary import summarise, write_query
 from penstock.dataflow.window import ApplicationWindow
-from penstock.dataflow.window_record import plain_query
 from penstock.decide.outcome import Outcome
 from penstock.decide.policy import Action, Proposal, Resize
 from penstock.decide.verdict import Verdict
 from penstock.errors import BadInput, NotFound, NotLeading
-from penstock.journal.leases import Lease, Leases, holds
-from penstock.journal.records import (
-    ActionRecord,
-    DecisionRecord,
-    ObservationRecord,
-    Plain,
-    finite,
-    plain_answer,
-    plain_effect,
-    plain_verdict,
-    sameness,
-)
-from penstock.journal.rows import action_from, decision_from, observation_from
+from penstock.journal import records
+from penstock.journal.databases import Database, PostgresDatabase, SqliteFile
+from penstock.journal.leases import Lease, Leases, still_holds
+from penstock.journal.ports import Sizes
+from penstock.journal.records import ActionRecord, DecisionRecord, ObservationRecord, Plain
 from penstock.journal.schema import actions, decisions, memories, observations
-from penstock.journal.sqlite import SqliteFile
 
 RETAINED = 10_000
 """Observations, and decisions that led to no action, kept for each application."""
@@ -51,23 +40,6 @@ Named = str | Sequence[str] | None
 """One application, several, or all."""
 
 
-class Database(Protocol):
-    """Where the tables are; raises JournalUnavailable and nothing else of its own."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    def writing(self) -> AbstractContextManager[Connection]:
-        """A transaction that is durable when the block has ended."""
-
-    def reading(self) -> AbstractContextManager[Connection]:
-        """A consistent view."""
-
-    def close(self) -> None:
-        """Give back what is held open."""
-
-
 def open_journal(url_or_path: str | Path, *, create: bool = True, retained: int = RETAINED) -> Journal:
     """Open a journal and see that it can be used; JournalUnavailable says what stands in the way."""
     journal = journal_at(url_or_path, create=create, retained=retained)
@@ -76,12 +48,9 @@ def open_journal(url_or_path: str | Path, *, create: bool = True, retained: int 
 
 
 def journal_at(url_or_path: str | Path, *, create: bool = True, retained: int = RETAINED) -> Journal:
-    """A journal that is opened at its first use, so that one that fails now may work later."""
+    """Return a journal that is opened at its first use: one that fails now may work later."""
     scheme, separator, rest = str(url_or_path).partition("://")
     if scheme in ("postgresql", "postgres") and separator:
-        # imported where it is asked for: one machine's journal needs no driver
-        from penstock.journal.postgres import PostgresDatabase
-
         return Journal(PostgresDatabase(f"postgresql://{rest}", create=create), retained)
     if separator and scheme != "sqlite":
         raise BadInput(
@@ -92,22 +61,23 @@ def journal_at(url_or_path: str | Path, *, create: bool = True, retained: int = 
 
 
 class Journal:
-    """Each method is one transaction; any thread and any process may call any of them."""
+    """The journal. Each method is one transaction; any thread of any process may call it."""
 
-    def __init__(self, database: Database, retained: int = RETAINED) -> None:
-        self.database = database
-        self.retained = retained
+    def __init__(
+        self, database: Database, retained: int = RETAINED, lease: Callable[[], Lease | None] | None = None
+    ) -> None:
+        """With `lease` an intent is written only while the lease holds; NotLeading otherwise."""
+        self.database, self.retained, self._lease = database, retained, lease
         self._since_pruned: dict[str, int] = {}
-        self._lease: Callable[[], Lease | None] | None = None
 
     @property
     def leases(self) -> Leases:
-        """Who leads, for what has several controllers."""
+        """The leases, for what has several controllers."""
         return Leases(self.database)
 
-    def led_by(self, lease: Callable[[], Lease | None]) -> None:
-        """From now on write an intent only while this lease holds; NotLeading otherwise."""
-        self._lease = lease
+    def bind_to(self, lease: Callable[[], Lease | None]) -> Journal:
+        """Return the same journal, with intents bound to this lease."""
+        return Journal(self.database, self.retained, lease)
 
     def check(self) -> None:
         """Raise JournalUnavailable unless the journal can be read."""
@@ -126,7 +96,7 @@ class Journal:
             "start": window.start,
             "parallelism": dict(window.parallelism),
             "slots": window.slots,
-            "queries": [{**asdict(summarise(one)), "detail": plain_query(one)} for one in window.queries],
+            "queries": [{**asdict(summarise(one)), "detail": write_query(one)} for one in window.queries],
             "warnings": list(window.warnings),
         }
         with self.database.writing() as connection:
@@ -137,27 +107,22 @@ class Journal:
         self, now: float, application: str, answer: Proposal | NotReady, verdict: Verdict, policy: str = ""
     ) -> int:
         """Keep an answer and its verdict; the same again only raises the count of the row before."""
-        said, judged = plain_answer(answer), plain_verdict(verdict)
-        key = sameness(policy, said, judged)
+        said, judged = records.plain_answer(answer), records.plain_verdict(verdict)
+        key = records.write_sameness(policy, said, verdict)
         with self.database.writing() as connection:
-            repeated = _repeated(connection, application, key)
+            repeated = _find_repeated(connection, application, key)
             if repeated is not None:
                 again = {"last_at": now, "count": decisions.c.count + 1, "answer": said, "verdict": judged}
                 connection.execute(sa.update(decisions).where(decisions.c.id == repeated).values(again))
                 return repeated
             row = {"application": application, "policy": policy, "first_at": now, "last_at": now, "count": 1}
             row |= {"sameness": key, "answer": said, "verdict": judged}
-            decision_id = _inserted(connection, decisions, row)
+            decision_id = _insert(connection, decisions, row)
             self._prune(connection, decisions, application)
             return decision_id
 
     def intend(
-        self,
-        now: float,
-        application: str,
-        decision_id: int,
-        action: Action | Resize,
-        before: Mapping[str, int] | Mapping[str, str],
+        self, now: float, application: str, decision_id: int, action: Action | Resize, before: Sizes
     ) -> int:
         """Write down what is about to be done; it is durable before this returns."""
         with self.database.writing() as connection:
@@ -169,11 +134,11 @@ class Journal:
                 "seen": _last_seen(connection, application),
                 "held_before": dict(before),
                 "planned": dict(action.settings if isinstance(action, Resize) else action.planned),
-                "exact": finite(action.exact),
+                "exact": records.drop_infinite(action.exact),
                 "reason": action.reason,
-                "expected": plain_effect(action.expected),
+                "expected": records.plain_effect(action.expected),
             }
-            return _inserted(connection, actions, row)
+            return _insert(connection, actions, row)
 
     def ended(self, now: float, action_id: int, outcome: Outcome) -> None:
         """Write down what became of an action; the first outcome stands."""
@@ -189,43 +154,35 @@ class Journal:
 
     def effect(self, now: float, action_id: int, figures: Mapping[str, float]) -> None:
         """Write down what was measured some time after an action, beside what was expected."""
-        self._complete(action_id, actions.c.effect_at, {"effect_at": now, "measured": finite(figures)})
+        self._complete(
+            action_id, actions.c.effect_at, {"effect_at": now, "measured": records.drop_infinite(figures)}
+        )
 
     def unfinished(self, application: str) -> tuple[ActionRecord, ...]:
-        """Actions whose outcome was never written, oldest first."""
+        """Return actions whose outcome was never written, oldest first."""
         return self._actions(actions.c.application == application, actions.c.ended_at.is_(None))
 
     def actions(self, application: Named = None, limit: int | None = None) -> tuple[ActionRecord, ...]:
-        """Actions in the order of their intent; a limit keeps the latest."""
+        """Return actions in the order of their intent; a limit keeps the latest."""
         return self._actions(*_of(actions, application), limit=limit)
 
     def action(self, action_id: int) -> ActionRecord:
-        """One action, or NotFound."""
+        """Return one action, or raise NotFound."""
         # a larger number than a column can hold is nobody's
         found = self._actions(actions.c.id == action_id) if abs(action_id) < LARGEST_NUMBER else ()
         if not found:
             raise NotFound(f"there is no action {action_id} in the journal {self.database.name}")
         return found[0]
 
-    def decisions(
-        self, application: Named = None, since: float | None = None, limit: int | None = None
-    ) -> tuple[DecisionRecord, ...]:
-        """Decisions in the order of their first time; `since` is compared with their last time."""
-        conditions = [*_of(decisions, application)]
-        if since is not None:
-            conditions.append(decisions.c.last_at >= since)
-        query = _latest(sa.select(decisions).where(*conditions), decisions.c.id, limit)
-        return tuple(decision_from(row) for row in self._rows(query))
+    def decisions(self, application: Named = None) -> tuple[DecisionRecord, ...]:
+        """Return decisions in the order of their first time."""
+        query = sa.select(decisions).where(*_of(decisions, application))
+        return tuple(map(records.read_decision, self._read(query, decisions)))
 
-    def observations(
-        self, application: Named = None, since: float | None = None, limit: int | None = None
-    ) -> tuple[ObservationRecord, ...]:
-        """Observations in the order in which they were written."""
-        conditions = [*_of(observations, application)]
-        if since is not None:
-            conditions.append(observations.c.at >= since)
-        query = _latest(sa.select(observations).where(*conditions), observations.c.id, limit)
-        return tuple(observation_from(row) for row in self._rows(query))
+    def observations(self, application: Named = None) -> tuple[ObservationRecord, ...]:
+        """Return observations in the order in which they were written."""
+        query = sa.select(observations).where(*_of(observations, application))
+        return tuple(map(records.read_observation, self._read(query, observations)))
 
     def remember(self, now: float, owner: str, kind: str, key: str, body: Plain) -> None:
         """Keep what was learned under a name that outlives the driver; the same key is written over."""
@@ -234,7 +191,7 @@ class Journal:
     def revise(
         self, now: float, owner: str, kind: str, key: str, change: Callable[[Plain | None], Plain]
     ) -> Plain:
-        """Change what is known by a key, and give it; nobody else changes it in between."""
+        """Change what is known by a key, with nobody in between, and return it."""
         this = sa.and_(memories.c.owner == owner, memories.c.kind == kind, memories.c.key == key)
         with self.database.writing() as connection:
             body = change(connection.execute(sa.select(memories.c.body).where(this)).scalar())
@@ -245,28 +202,27 @@ class Journal:
         return body
 
     def recall(self, owner: str, kind: str) -> dict[str, Plain]:
-        """Key → what was learned, the oldest first."""
-        mine = sa.select(memories).where(memories.c.owner == owner, memories.c.kind == kind)
-        with self.database.reading() as connection:
-            rows = connection.execute(mine.order_by(memories.c.at)).mappings().all()
-        return {row["key"]: row["body"] for row in rows}
+        """Return key → what was learned, the oldest first."""
+        return self._recall(memories.c.kind == kind, memories.c.owner == owner).get(owner, {})
 
     def recall_all(self, kind: str) -> dict[str, dict[str, Plain]]:
-        """Owner → key → what was learned."""
-        query = sa.select(memories).where(memories.c.kind == kind).order_by(memories.c.at)
+        """Return owner → key → what was learned."""
+        return self._recall(memories.c.kind == kind)
+
+    def _recall(self, *which: sa.ColumnElement[bool]) -> dict[str, dict[str, Plain]]:
         with self.database.reading() as connection:
-            rows = connection.execute(query).mappings().all()
+            rows = connection.execute(sa.select(memories).where(*which).order_by(memories.c.at)).all()
         found: dict[str, dict[str, Plain]] = {}
         for row in rows:
-            found.setdefault(row["owner"], {})[row["key"]] = row["body"]
+            found.setdefault(row.owner, {})[row.key] = row.body
         return found
 
     def _check_lease(self, connection: Connection) -> None:
-        """In the transaction of the intent: whoever takes over after it finds the intent, and closes it."""
+        """Refuse an intent without a lease, in its transaction: a later leader finds what was written."""
         if self._lease is None:
             return
         lease = self._lease()
-        if lease is None or not holds(connection, lease):
+        if lease is None or not still_holds(connection, lease):
             raise NotLeading("another controller leads: nothing is changed here")
 
     def _actions(
@@ -274,13 +230,16 @@ class Journal:
     ) -> tuple[ActionRecord, ...]:
         joined = sa.join(actions, decisions, actions.c.decision_id == decisions.c.id)
         query = sa.select(actions, decisions.c.policy, decisions.c.answer, decisions.c.verdict)
-        query = _latest(query.select_from(joined).where(*conditions), actions.c.id, limit)
-        return tuple(action_from(row) for row in self._rows(query))
+        query = query.select_from(joined).where(*conditions)
+        return tuple(map(records.read_action, self._read(query, actions, limit)))
 
-    def _rows(self, query: sa.Select[Any]) -> list[Mapping[str, Any]]:
+    def _read(
+        self, query: sa.Select[Any], table: sa.Table, limit: int | None = None
+    ) -> list[Mapping[str, Any]]:
+        """Read the latest rows, so many at most, in the order of their numbers."""
+        query = query.order_by(table.c.id.desc()).limit(limit)
         with self.database.reading() as connection:
-            newest_first = connection.execute(query).mappings().all()
-        return [dict(row) for row in reversed(newest_first)]
+            return [dict(row) for row in reversed(connection.execute(query).mappings().all())]
 
     def _complete(self, action_id: int, still_empty: sa.Column[Any], values: Plain) -> None:
         with self.database.writing() as connection:
@@ -299,7 +258,7 @@ class Journal:
         _drop_oldest(connection, table, self.retained * APPLICATIONS_KEPT, sa.true())
 
     def _prune_memories(self, connection: Connection, owner: str, kind: str) -> None:
-        """Keys that no later run asks for any more, and owners that never come back, must not pile up."""
+        """Drop the oldest memories: keys that no run asks for, and owners that never come back, pile up."""
         if self._is_due(f"{memories.name} {owner} {kind}", KEYS_KEPT // 10):
             alike = memories.c.kind == kind
             mine = sa.and_(memories.c.owner == owner, alike)
@@ -310,7 +269,7 @@ class Journal:
                     connection.execute(sa.delete(memories).where(which, memories.c.at < oldest))
 
     def _is_due(self, key: str, every: int) -> bool:
-        """Whether it is time again, which it is at first: short runs would otherwise never prune."""
+        """Tell whether it is time again; it is at first, or short runs would never prune."""
         self._since_pruned[key] = self._since_pruned.get(key, every) + 1
         if self._since_pruned[key] < every:
             return False
@@ -327,8 +286,8 @@ def _drop_oldest(connection: Connection, table: sa.Table, kept: int, which: sa.C
         connection.execute(sa.delete(table).where(which, table.c.id < oldest_kept, spare))
 
 
-def _repeated(connection: Connection, application: str, key: str) -> int | None:
-    """The application's last decision, if it said the same and nothing was done for it."""
+def _find_repeated(connection: Connection, application: str, key: str) -> int | None:
+    """Find the application's last decision, if it said the same and nothing was done for it."""
     mine = sa.select(decisions.c.id, decisions.c.sameness).where(decisions.c.application == application)
     last = connection.execute(mine.order_by(decisions.c.id.desc()).limit(1)).first()
     if last is None or last.sameness != key:
@@ -338,13 +297,13 @@ def _repeated(connection: Connection, application: str, key: str) -> int | None:
 
 
 def _last_seen(connection: Connection, application: str) -> list[Plain]:
-    """Copied into the action, so that it can still be explained when the observation is long gone."""
+    """Read the last observation; a copy of it explains the action when the observation is long gone."""
     mine = sa.select(observations.c.queries).where(observations.c.application == application)
     seen = connection.execute(mine.order_by(observations.c.id.desc()).limit(1)).scalar() or []
     return [{**query, "detail": {}} for query in seen]
 
 
-def _inserted(connection: Connection, table: sa.Table, row: Plain) -> int:
+def _insert(connection: Connection, table: sa.Table, row: Plain) -> int:
     key = connection.execute(sa.insert(table).values(row)).inserted_primary_key
     assert key is not None
     return int(key[0])
@@ -354,7 +313,3 @@ def _of(table: sa.Table, application: Named) -> tuple[sa.ColumnElement[bool], ..
     if application is None:
         return ()
     return (table.c.application.in_((application,) if isinstance(application, str) else application),)
-
-
-def _latest(query: sa.Select[Any], key: sa.Column[Any], limit: int | None) -> sa.Select[Any]:
-    return query.order_by(key.desc()).limit(limit)

@@ -1,10 +1,10 @@
 """State that moves while the query runs: bins, plans and strategies, and their placement on executors."""
 
-from penstock.migrate.bins import Bin, BinState, StateView, Worker
-from penstock.migrate.migration_settings import MigrationSettings
-from penstock.migrate.plan import Move, Plan, Strategy, plan_from_plain, read_plan
-from penstock.migrate.planner import Assignment, PlannerSettings, balance, drain
-from penstock.migrate.strategies import schedule
+from penstock.dataflow.moves import Bin, Move, Plan, Strategy
+from penstock.migrate.bins import BinState, StateView, Worker
+from penstock.migrate.plan import read_plan, schedule
+from penstock.migrate.planner import Assignment, balance, drain
+from penstock.migrate.settings import MigrationSettings
 
 __all__ = [
     "Assignment",
@@ -13,13 +13,11 @@ __all__ = [
     "MigrationSettings",
     "Move",
     "Plan",
-    "PlannerSettings",
     "StateView",
     "Strategy",
     "Worker",
     "balance",
     "drain",
-    "plan_from_plain",
     "read_plan",
     "schedule",
 ]

@@ -1,11 +1,11 @@
-"""A migration as a pure state machine, driven once for each finished batch of the query.
+"""A migration as a pure state machine that advances once for each finished batch of the query.
 
 At one boundary the placements of the last one are verified, the group that is prepared is placed, and the
 group after it is asked to upload its snapshots, so that each move follows its snapshot by one batch:
 
-    after batch n      Snapshot(A)
-    after batch n+1    Place(A)   Snapshot(B)
-    after batch n+2    A is where it should be: moved.   Place(B)   Snapshot(C)   ...
+    after batch n      UploadSnapshots(A)
+    after batch n+1    PlaceBins(A)   UploadSnapshots(B)
+    after batch n+2    A is where it should be: moved.   PlaceBins(B)   UploadSnapshots(C)   ...
 
 A move that did not take goes back to the head of the queue, and is given up after its retries. Between two
 boundaries nothing is half done: every bin has one owner, so a migration can end at any of them.
@@ -16,38 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from penstock.dataflow.moves import Move, Plan, Strategy
 from penstock.decide.outcome import Status
-from penstock.migrate.boundary import Boundary, Instruction, Place, Snapshot
-from penstock.migrate.migration_settings import MigrationSettings
-from penstock.migrate.pacing import Pace, adapted, first_pace
-from penstock.migrate.pending import (
-    Pending,
-    Queue,
-    asked,
-    exchanged,
-    heads,
-    to_place,
-    to_prepare,
-    without,
-)
-from penstock.migrate.plan import Move, Plan, Strategy
-
-__all__ = [
-    "Boundary",
-    "Instruction",
-    "Migration",
-    "MigrationOutcome",
-    "MigrationSettings",
-    "Place",
-    "Progress",
-    "Snapshot",
-    "abandon",
-    "begin",
-    "step",
-]
+from penstock.migrate import pacing
+from penstock.migrate.mover import MovesEnded
+from penstock.migrate.pacing import Boundary, Pending, Queue
+from penstock.migrate.settings import MigrationSettings
 
 MEMORY = 0.7
-"""How much of the believed steady time is kept when an undisturbed batch shows another one."""
+"""The share of the believed steady time that is kept when an undisturbed batch shows another one."""
 MOST_DRIFT = 2.0
 """The steady time never rises above this multiple: a slow cluster must not raise the budget."""
 
@@ -62,7 +39,7 @@ class Migration:
 
     plan: Plan
     settings: MigrationSettings
-    pace: Pace
+    pace: pacing.Pace
     given_steady: float
     steady_seconds: float
     queue: Queue
@@ -78,18 +55,19 @@ class Migration:
     found_at_target: int = 0
     found_elsewhere: int = 0
 
+    @property
     def moved(self) -> tuple[Move, ...]:
         """The moves that took, each with the batch at which it did."""
         return tuple(one.move for one in self.settled)
 
     def budget_seconds(self) -> float:
-        """How long a batch may take while this migration goes on."""
+        """Return how long a batch may take while this migration goes on."""
         return self.pace.budget(self.steady_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationOutcome:
-    """How a migration ended: what moved and at which batch, and what was given up and why."""
+    """The end of a migration: what moved and at which batch, and what was given up and why."""
 
     status: Status
     moved: tuple[Move, ...]
@@ -100,64 +78,66 @@ class MigrationOutcome:
     stopped: bool = False
 
 
-def joint_outcome(outcomes: Sequence[MigrationOutcome]) -> tuple[Status, int, str]:
-    """Status, bins moved and words of migrations at once: what moved stays moved, whatever failed."""
+def join_outcomes(outcomes: Sequence[MigrationOutcome]) -> MovesEnded:
+    """Join the outcomes of several queries: what moved stays moved, whatever failed."""
     moved = sum(len(outcome.moved) for outcome in outcomes)
     detail = "; ".join(outcome.detail for outcome in outcomes if outcome.detail)
     if all(outcome.status is Status.DONE for outcome in outcomes):
-        return Status.DONE, moved, detail
-    return (Status.PARTIAL if moved else Status.FAILED), moved, detail
+        return MovesEnded(Status.DONE, moved, detail)
+    return MovesEnded(Status.PARTIAL if moved else Status.FAILED, moved, detail)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class MigrationProgress:
     """The migration after a step, what is to be done now, and the outcome once it has ended."""
 
     migration: Migration
-    instructions: tuple[Instruction, ...] = ()
+    instructions: tuple[pacing.BoundaryInstruction, ...] = ()
     outcome: MigrationOutcome | None = None
 
 
-def begin(
+def begin_migration(
     plan: Plan, steady_seconds: float, batch: int, settings: MigrationSettings | None = None
-) -> Progress:
-    """Start after this batch; steady is what a batch of the query takes when nothing moves."""
+) -> MigrationProgress:
+    """Start after this batch; `steady_seconds` is what a batch of the query takes when nothing moves."""
     settings = settings or MigrationSettings.of(plan.strategy)
-    pace = first_pace(plan.strategy, settings, len(plan.moves))
+    pace = pacing.choose_first_pace(plan.strategy, settings, len(plan.moves))
     queue = tuple(Pending(move) for move in plan.moves)
     migration = Migration(plan, settings, pace, steady_seconds, steady_seconds, queue)
     if not queue:
-        return Progress(migration, (), _outcome(migration, "nothing had to move"))
-    return _issue(migration, Boundary(batch, steady_seconds, {}, ()))
+        return MigrationProgress(migration, (), _make_outcome(migration, "nothing had to move"))
+    return _issue_moves(migration, Boundary(batch, steady_seconds, {}, ()))
 
 
-def step(migration: Migration, boundary: Boundary) -> Progress:
+def advance_migration(migration: Migration, boundary: Boundary) -> MigrationProgress:
     """Advance by one finished batch."""
-    seen = _relocated(_strayed(_verified(_measured(migration, boundary), boundary), boundary), boundary)
+    seen = _measure_batch(migration, boundary)
+    for look in (_verify_placements, _reissue_strayed, _relocate_waiting):
+        seen = look(seen, boundary)
     if boundary.stop is not None:
-        return _ended(seen, f"stopped: {boundary.stop}", "it was asked to stop", stopped=True)
+        return _end(seen, f"stopped: {boundary.stop}", "it was asked to stop", stopped=True)
     if not seen.queue:
-        return _ended(seen, "", "")
+        return _end(seen, "", "")
     if seen.far_in_a_row >= seen.settings.far_batches:
         far = seen.settings.far_ratio * seen.budget_seconds()
         why = f"{seen.far_in_a_row} batches in a row took longer than {far:.1f} s"
-        return _ended(seen, f"stopped by itself: {why}", why)
-    return _issue(seen, boundary)
+        return _end(seen, f"stopped by itself: {why}", why)
+    return _issue_moves(seen, boundary)
 
 
-def abandon(migration: Migration, reason: str) -> MigrationOutcome:
+def abandon_migration(migration: Migration, reason: str) -> MigrationOutcome:
     """End it where it stands, when its batches will not come any more."""
     waiting = tuple((one.move, reason) for one in migration.queue)
     unseen = tuple((one.move, f"{reason}; its last placement was not verified") for one in migration.placed)
     left = replace(migration, queue=(), placed=(), given_up=(*migration.given_up, *unseen, *waiting))
-    return _outcome(left, f"broken off: {reason}")
+    return _make_outcome(left, f"broken off: {reason}")
 
 
-def _measured(migration: Migration, boundary: Boundary) -> Migration:
-    """What the batch took: pace, slowest batch, and batches far over the budget."""
+def _measure_batch(migration: Migration, boundary: Boundary) -> Migration:
+    """Learn from what the batch took: pace, slowest batch, and batches far over the budget."""
     steady, pace = migration.steady_seconds, migration.pace
     if migration.busy:
-        pace = adapted(pace, len(migration.placed), boundary.seconds, steady)
+        pace = pacing.adapt_pace(pace, len(migration.placed), boundary.seconds, steady)
     else:
         drifted = MEMORY * steady + (1 - MEMORY) * boundary.seconds
         steady = min(drifted, MOST_DRIFT * migration.given_steady)
@@ -169,23 +149,23 @@ def _measured(migration: Migration, boundary: Boundary) -> Migration:
         batches=migration.batches + 1,
         last_seconds=boundary.seconds,
         slowest_seconds=max(migration.slowest_seconds, boundary.seconds),
-        far_in_a_row=_far_in_a_row(migration, far),
+        far_in_a_row=_count_far_batches(migration, far),
     )
 
 
-def _far_in_a_row(migration: Migration, far: bool) -> int:
-    """Batches that did nothing for the migration count neither way: their length is not its doing."""
+def _count_far_batches(migration: Migration, far: bool) -> int:
+    """Count batches far over the budget; those that did nothing for the migration count neither way."""
     if not migration.busy:
         return migration.far_in_a_row
     return migration.far_in_a_row + 1 if far else 0
 
 
-def _verified(migration: Migration, boundary: Boundary) -> Migration:
+def _verify_placements(migration: Migration, boundary: Boundary) -> Migration:
     """Sort the last placements: at the target, to be issued again, or given up."""
     taken = [one for one in migration.placed if boundary.locations.get(one.move.bin) == one.move.target]
     settled = tuple(replace(one, move=replace(one.move, batch=boundary.batch)) for one in taken)
-    missed = without(migration.placed, taken)
-    return _again(
+    missed = pacing.remove_from(migration.placed, taken)
+    return _queue_again(
         replace(migration, placed=(), settled=(*migration.settled, *settled)),
         missed,
         boundary,
@@ -193,10 +173,10 @@ def _verified(migration: Migration, boundary: Boundary) -> Migration:
     )
 
 
-def _strayed(migration: Migration, boundary: Boundary) -> Migration:
+def _reissue_strayed(migration: Migration, boundary: Boundary) -> Migration:
     """Issue again what had arrived and is elsewhere now: a busy target can lose a bin for good."""
     waiting = {one.move.bin for one in migration.queue}
-    newest = heads(reversed(migration.settled))
+    newest = pacing.take_heads(reversed(migration.settled))
     strayed = tuple(
         one
         for one in newest
@@ -205,11 +185,11 @@ def _strayed(migration: Migration, boundary: Boundary) -> Migration:
     )
     if not strayed:
         return migration
-    left = replace(migration, settled=without(migration.settled, strayed))
-    return _again(left, strayed, boundary, "did not stay")
+    left = replace(migration, settled=pacing.remove_from(migration.settled, strayed))
+    return _queue_again(left, strayed, boundary, "did not stay")
 
 
-def _again(migration: Migration, missed: Queue, boundary: Boundary, what: str) -> Migration:
+def _queue_again(migration: Migration, missed: Queue, boundary: Boundary, what: str) -> Migration:
     """Put these at the head of the queue, or give up those that were tried often enough."""
     back, given_up = [], []
     for one in missed:
@@ -219,100 +199,100 @@ def _again(migration: Migration, missed: Queue, boundary: Boundary, what: str) -
             given_up.append((one.move, f"{what} in {tries} tries: the bin is at {where}"))
         else:
             back.append(replace(one, tries=tries))
-    return replace(
-        migration,
-        queue=(*back, *migration.queue),
-        given_up=(*migration.given_up, *given_up),
-    )
+    return replace(migration, queue=(*back, *migration.queue), given_up=(*migration.given_up, *given_up))
 
 
-def _relocated(migration: Migration, boundary: Boundary) -> Migration:
+def _relocate_waiting(migration: Migration, boundary: Boundary) -> Migration:
     """Take what waits as it is now: at its target already, at another source, or without a target."""
     alive = boundary.alive()
-    for one in heads(migration.queue):
+    for one in pacing.take_heads(migration.queue):
         here, move = boundary.locations.get(one.move.bin), one.move
         if move.target not in alive:
-            migration = _lost(migration, one, f"executor {move.target} is gone")
+            migration = _give_up(migration, one, f"executor {move.target} is gone")
         elif here == move.target:
             arrived = replace(one, move=replace(move, batch=boundary.batch))
             migration = replace(
                 migration,
-                queue=without(migration.queue, (one,)),
+                queue=pacing.remove_from(migration.queue, (one,)),
                 settled=(*migration.settled, arrived),
                 found_at_target=migration.found_at_target + 1,
             )
         elif here is not None and here != move.source:
             elsewhere = replace(one, move=replace(move, source=here))
-            queue = exchanged(migration.queue, one, elsewhere)
+            queue = pacing.exchange_in(migration.queue, one, elsewhere)
             migration = replace(migration, queue=queue, found_elsewhere=migration.found_elsewhere + 1)
     return migration
 
 
-def _lost(migration: Migration, one: Pending, reason: str) -> Migration:
-    left = replace(migration, queue=without(migration.queue, (one,)))
+def _give_up(migration: Migration, one: Pending, reason: str) -> Migration:
+    left = replace(migration, queue=pacing.remove_from(migration.queue, (one,)))
     return replace(left, given_up=(*migration.given_up, (one.move, reason)))
 
 
-def _issue(migration: Migration, boundary: Boundary) -> Progress:
+def _issue_moves(migration: Migration, boundary: Boundary) -> MigrationProgress:
     """Place what is prepared, and ask for the snapshots of what comes next."""
     batch, plan, settings, bins = boundary.batch, migration.plan, migration.settings, migration.pace.bins
     placed: Queue = ()
     if _gap_is_over(migration, batch):
-        placed = to_place(migration.queue, plan.strategy, settings, bins, batch, boundary.snapshots)
+        placed = pacing.choose_to_place(
+            migration.queue, plan.strategy, settings, bins, batch, boundary.snapshots
+        )
     after = batch if placed else migration.placed_after
-    migration = replace(migration, queue=without(migration.queue, placed), placed=placed, placed_after=after)
+    migration = replace(
+        migration, queue=pacing.remove_from(migration.queue, placed), placed=placed, placed_after=after
+    )
     prepared: Queue = ()
     if settings.prepare and _gap_is_over(migration, batch + 1):
-        prepared = to_prepare(migration.queue, plan.strategy, bins, batch)
+        prepared = pacing.choose_to_prepare(migration.queue, plan.strategy, bins, batch)
     migration = replace(
-        migration,
-        queue=asked(migration.queue, prepared, batch),
-        busy=bool(placed or prepared),
+        migration, queue=pacing.mark_asked(migration.queue, prepared, batch), busy=bool(placed or prepared)
     )
-    return Progress(migration, tuple(_instructions(placed, prepared)))
+    return MigrationProgress(migration, tuple(_make_instructions(placed, prepared)))
 
 
 def _gap_is_over(migration: Migration, batch: int) -> bool:
-    """Whether queued records had the time to drain since the last placement (section 5.2.4)."""
+    """Tell whether queued records had the time to drain since the last placement (section 5.2.4)."""
     if migration.placed_after is None or migration.plan.strategy is Strategy.OWN:
         return True
-    return batch - migration.placed_after > migration.settings.gap_batches
+    return batch - migration.placed_after > migration.settings.gap
 
 
-def _instructions(placed: Queue, prepared: Queue) -> Iterable[Instruction]:
+def _make_instructions(placed: Queue, prepared: Queue) -> Iterable[pacing.BoundaryInstruction]:
     moves = tuple(one.move for one in placed)
     if moves:
-        yield Place(moves)
+        yield pacing.PlaceBins(moves)
     if prepared:
-        yield Snapshot(tuple(one.move.bin for one in prepared))
+        yield pacing.UploadSnapshots(tuple(one.move.bin for one in prepared))
 
 
-def _ended(migration: Migration, detail: str, why_not: str, stopped: bool = False) -> Progress:
+def _end(migration: Migration, detail: str, why_not: str, stopped: bool = False) -> MigrationProgress:
     waiting = tuple((one.move, why_not) for one in migration.queue)
     left = replace(migration, queue=(), given_up=(*migration.given_up, *waiting))
-    return Progress(left, (), _outcome(left, detail, stopped))
+    return MigrationProgress(left, (), _make_outcome(left, detail, stopped))
 
 
-def _outcome(migration: Migration, detail: str, stopped: bool = False) -> MigrationOutcome:
-    moved, of = migration.moved(), len(migration.plan.moves)
+def _make_outcome(migration: Migration, detail: str, stopped: bool = False) -> MigrationOutcome:
+    moved, of = migration.moved, len(migration.plan.moves)
     status = Status.DONE if not migration.given_up else Status.PARTIAL if moved else Status.FAILED
     counted = f"{len(moved)} of {of} bins moved in {migration.batches} batches" if of else ""
-    said = "; ".join(filter(None, (detail, counted, *_reasons(migration.given_up), *_found(migration))))
+    said = "; ".join(
+        filter(None, (detail, counted, *_count_reasons(migration.given_up), *_describe_found(migration)))
+    )
     return MigrationOutcome(
         status, moved, migration.given_up, migration.batches, migration.slowest_seconds, said, stopped
     )
 
 
-def _reasons(given_up: Iterable[tuple[Move, str]]) -> tuple[str, ...]:
-    """Each reason once, with how many moves it stopped."""
+def _count_reasons(given_up: Iterable[tuple[Move, str]]) -> tuple[str, ...]:
+    """Name each reason once, with how many moves it stopped."""
     counts: dict[str, int] = {}
     for _, reason in given_up:
         counts[reason] = counts.get(reason, 0) + 1
     return tuple(f"{count} given up: {reason}" for reason, count in counts.items())
 
 
-def _found(migration: Migration) -> Iterable[str]:
-    """What Spark did by itself meanwhile, as after the death of a worker."""
+def _describe_found(migration: Migration) -> Iterable[str]:
+    """Say what Spark did by itself meanwhile, as after the death of a worker."""
     if migration.found_at_target:
         yield f"{migration.found_at_target} found at the target already"
     if migration.found_elsewhere:

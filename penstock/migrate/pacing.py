@@ -1,19 +1,120 @@
-"""How many bins may move in one batch: begin with one, measure what it cost, grow or shrink."""
+"""One batch boundary of a migration: what is seen, which moves may be placed, and how many at once.
+
+The pace begins with one bin, measures what it cost, and grows or shrinks.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
-from penstock.migrate.migration_settings import MigrationSettings
-from penstock.migrate.plan import Strategy
+from penstock.dataflow.moves import Bin, Move, Strategy
+from penstock.migrate.bins import Worker
+from penstock.migrate.settings import MigrationSettings
 
 GROWTH = 2
 """At most twice as many bins as were just measured: a cost seen at one bin says little of sixteen."""
 
 
 @dataclass(frozen=True, slots=True)
+class Boundary:
+    """The end of a batch: how long it took, where the stores are, who is alive.
+
+    `snapshots` has the newest uploaded snapshot of each bin where it is known; version v holds the state
+    after batch v − 1. `stop` is the reason why somebody asks to stop.
+    """
+
+    batch: int
+    seconds: float
+    locations: Mapping[Bin, str]
+    workers: tuple[Worker, ...]
+    snapshots: Mapping[Bin, int] = field(default_factory=dict)
+    stop: str | None = None
+
+    def alive(self) -> frozenset[str]:
+        """Return the ids of the workers."""
+        return frozenset(worker.worker for worker in self.workers)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadSnapshots:
+    """An instruction: let the next batch upload snapshots of these bins."""
+
+    bins: tuple[Bin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceBins:
+    """An instruction: let the next batch run these bins at their targets."""
+
+    moves: tuple[Move, ...]
+
+
+BoundaryInstruction: TypeAlias = UploadSnapshots | PlaceBins
+"""Performed in the order in which they are given, before the next batch begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A move still to be made; `asked` is the batch after which its snapshot was asked for."""
+
+    move: Move
+    tries: int = 0
+    asked: int | None = None
+
+
+Queue: TypeAlias = tuple[Pending, ...]
+
+
+def take_heads(queue: Iterable[Pending]) -> Queue:
+    """Take the first move of each bin: one that moves again must arrive first."""
+    first: dict[Bin, Pending] = {}
+    for one in queue:
+        first.setdefault(one.move.bin, one)
+    return tuple(first.values())
+
+
+def remove_from(queue: Queue, gone: Iterable[Pending]) -> Queue:
+    """Return the queue without these."""
+    taken = {id(one) for one in gone}
+    return tuple(one for one in queue if id(one) not in taken)
+
+
+def exchange_in(queue: Queue, old: Pending, new: Pending) -> Queue:
+    """Return the queue with one entry changed in its place."""
+    return tuple(new if one is old else one for one in queue)
+
+
+def mark_asked(queue: Queue, which: Iterable[Pending], batch: int) -> Queue:
+    """Return the queue with these marked: their snapshots are asked for now."""
+    chosen = {id(one) for one in which}
+    return tuple(replace(one, asked=batch) if id(one) in chosen else one for one in queue)
+
+
+def choose_to_place(
+    queue: Queue,
+    strategy: Strategy,
+    settings: MigrationSettings,
+    bins: int,
+    batch: int,
+    snapshots: Mapping[Bin, int],
+) -> Queue:
+    """Choose what may switch in the batch after this one: the next group, as far as it has its snapshots."""
+    group = _next_group(queue, strategy, bins, batch + 1)
+    ready = tuple(one for one in group if _is_prepared(one, settings, batch, snapshots))
+    # all at once means all: it waits for the last snapshot
+    return ready if strategy is not Strategy.ALL_AT_ONCE or len(ready) == len(group) else ()
+
+
+def choose_to_prepare(queue: Queue, strategy: Strategy, bins: int, batch: int) -> Queue:
+    """Choose what has no snapshot asked for yet, of the group that follows one batch later."""
+    return tuple(one for one in _next_group(queue, strategy, bins, batch + 2) if one.asked is None)
+
+
+@dataclass(frozen=True, slots=True)
 class Pace:
-    """So many bins may move in the next batch; `cost_seconds` is what one bin was seen to add."""
+    """The number of bins that may move in the next batch; `cost_seconds` is what one bin was seen to add."""
 
     bins: int
     most: int
@@ -21,20 +122,20 @@ class Pace:
     cost_seconds: float | None = None
 
     def budget(self, steady_seconds: float) -> float:
-        """How long a batch may take."""
+        """Return how long a batch may take."""
         return self.budget_ratio * steady_seconds
 
 
-def first_pace(strategy: Strategy, settings: MigrationSettings, moves: int) -> Pace:
-    """Fluid feels its way from one bin; the others move what they planned as long as it is bearable."""
+def choose_first_pace(strategy: Strategy, settings: MigrationSettings, moves: int) -> Pace:
+    """Begin a fluid plan with one bin, and others with as many as they planned."""
     if strategy is Strategy.FLUID:
-        return Pace(1, settings.most_bins_per_batch, settings.latency_budget_ratio)
-    most = settings.most_bins_per_batch if strategy is Strategy.BATCHED else max(1, moves)
-    return Pace(most, most, settings.latency_budget_ratio)
+        return Pace(1, settings.bins_per_batch, settings.latency_budget)
+    most = settings.bins_per_batch if strategy is Strategy.BATCHED else max(1, moves)
+    return Pace(most, most, settings.latency_budget)
 
 
-def adapted(pace: Pace, moved: int, seconds: float, steady_seconds: float) -> Pace:
-    """The pace after a batch in which so many bins moved.
+def adapt_pace(pace: Pace, moved: int, seconds: float, steady_seconds: float) -> Pace:
+    """Return the pace after a batch in which so many bins moved.
 
     Over the budget it falls to half of what was tried, or to what the measured cost allows if that is less.
     Within the budget it rises to what the cost allows, at most twofold.
@@ -51,3 +152,23 @@ def adapted(pace: Pace, moved: int, seconds: float, steady_seconds: float) -> Pa
     else:
         bins = min(max(fitting, moved), moved * GROWTH)
     return replace(pace, bins=max(1, min(bins, pace.most)), cost_seconds=smoothed)
+
+
+def _is_prepared(one: Pending, settings: MigrationSettings, batch: int, snapshots: Mapping[Bin, int]) -> bool:
+    """Tell whether the bin's snapshot was uploaded, or was waited for long enough."""
+    if not settings.prepare:
+        return True
+    if one.asked is None or one.asked >= batch:
+        return False
+    newest = snapshots.get(one.move.bin)
+    return newest is None or newest > one.asked or batch - one.asked > settings.snapshot_patience
+
+
+def _next_group(queue: Queue, strategy: Strategy, bins: int, batch: int) -> Queue:
+    first = take_heads(queue)
+    if strategy is Strategy.OWN:
+        return tuple(one for one in first if one.move.batch <= batch)
+    if strategy is Strategy.BATCHED and first:
+        # groups were made so that their moves do not disturb each other: they are not mixed
+        first = tuple(one for one in first if one.move.batch == first[0].move.batch)
+    return first if strategy is Strategy.ALL_AT_ONCE else first[:bins]

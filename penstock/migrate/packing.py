@@ -1,4 +1,4 @@
-"""Which bin goes to which worker, as a mixed-integer program that HiGHS solves.
+"""The choice of a worker for each bin, as a mixed-integer program that HiGHS solves.
 
 Unknowns are x[b, w], whether bin b is at worker w, and z[o], the load per slot of operator o's fullest one:
 
@@ -25,7 +25,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from penstock.migrate.bins import Bin, Worker
+from penstock.dataflow.moves import Bin
+from penstock.migrate.bins import Worker
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -51,35 +52,35 @@ class Packing:
     hot: Flags
 
     def size(self) -> int:
-        """How many pairs of bin and worker there are."""
+        """Return the number of pairs of bin and worker."""
         return len(self.bins) * len(self.workers)
 
     def operators(self) -> tuple[int, ...]:
-        """The operators of the bins, each once."""
+        """Return the operators of the bins, each once."""
         return tuple(sorted({bin_.operator for bin_ in self.bins}))
 
     def slots(self) -> Floats:
-        """Slots of each worker."""
+        """Return the slots of each worker."""
         return np.array([max(1, worker.slots) for worker in self.workers], dtype=np.float64)
 
     def most_bins(self, of_operator: Flags) -> Floats:
-        """How many of these bins each worker may take, so that none needs more waves than an even spread."""
+        """Return how many of these bins each worker may take without more waves than an even spread."""
         slots = self.slots()
         even: Floats = slots * math.ceil(of_operator.sum() / slots.sum())
         return even
 
     def most_hot(self, of_operator: Flags) -> Floats:
-        """How many hot bins each worker may take, so that none waits for another while a slot is free."""
+        """Return how many hot bins each worker may take, so that none waits while a slot is free."""
         slots = self.slots()
         most: Floats = np.maximum(slots, np.ceil((of_operator & self.hot).sum() * slots / slots.sum()))
         return most
 
     def of(self, operator: int) -> Flags:
-        """Which bins belong to this operator."""
+        """Tell which bins belong to this operator."""
         return np.array([bin_.operator == operator for bin_ in self.bins], dtype=np.bool_)
 
     def is_spread(self, placement: Mapping[Bin, str]) -> bool:
-        """Whether a placement has even waves and spread hot bins."""
+        """Tell whether a placement has even waves and spread hot bins."""
         at = np.array(
             [[placement.get(bin_) == worker.worker for worker in self.workers] for bin_ in self.bins],
             dtype=np.bool_,
@@ -93,22 +94,22 @@ class Packing:
         return True
 
 
-def least_cost(packing: Packing, imbalance: float, spread: bool) -> dict[Bin, str] | None:
-    """The cheapest placement with at most this imbalance, or nothing where there is none."""
+def find_least_cost(packing: Packing, imbalance: float, spread: bool) -> dict[Bin, str] | None:
+    """Find the cheapest placement with at most this imbalance; None where there is none."""
     fullest = np.zeros(len(packing.operators()))
     objective = np.concatenate([packing.costs.ravel(), fullest])
     even = _units(packing).sum() / packing.slots().sum()
-    return _solved(packing, objective, (1 + imbalance) * even + SLACK_UNITS, spread, 0.0)
+    return _solve(packing, objective, (1 + imbalance) * even + SLACK_UNITS, spread, 0.0)
 
 
-def least_imbalance(packing: Packing, spread: bool) -> dict[Bin, str] | None:
-    """A placement that comes within half a per cent of the least imbalance, whatever it costs."""
+def find_least_imbalance(packing: Packing, spread: bool) -> dict[Bin, str] | None:
+    """Find a placement within half a per cent of the least imbalance, whatever it costs."""
     fullest = np.ones(len(packing.operators()))
     objective = np.concatenate([np.zeros(packing.size()), fullest])
-    return _solved(packing, objective, math.inf, spread, NEAR_ENOUGH)
+    return _solve(packing, objective, math.inf, spread, NEAR_ENOUGH)
 
 
-def _solved(
+def _solve(
     packing: Packing, objective: Floats, most_fullest: float, spread: bool, gap: float
 ) -> dict[Bin, str] | None:
     # a quarter of a second to import: only those who plan need it
@@ -134,13 +135,13 @@ def _solved(
 
 
 def _units(packing: Packing) -> Floats:
-    """Loads in whole units."""
+    """Return the loads in whole units."""
     units: Floats = np.rint(packing.loads * (UNITS * packing.slots().sum() / packing.loads.sum()))
     return np.maximum(units, 1.0)
 
 
 def _least_fullest(packing: Packing) -> Floats:
-    """What each operator's fullest worker has at least; without it the search goes on where none can win.
+    """Return the least that each operator's fullest worker has: without it the search goes on for nothing.
 
     Somebody has the heaviest bin, and somebody has as many bins as an even spread, if only the lightest.
     """
@@ -154,20 +155,13 @@ def _least_fullest(packing: Packing) -> Floats:
 
 
 def _constraints(packing: Packing, most_fullest: float, spread: bool) -> tuple[list[Any], ...]:
-    """All rows as coordinates: row, column, value, and the low and high end of each row."""
-    rows: list[int] = []
-    columns: list[int] = []
-    values: list[float] = []
-    low: list[float] = []
-    high: list[float] = []
-    for terms, least, most in _rows(packing, most_fullest, spread):
-        for column, value in terms.items():
-            rows.append(len(low))
-            columns.append(column)
-            values.append(value)
-        low.append(least)
-        high.append(most)
-    return rows, columns, values, low, high
+    """Return all rows as coordinates: row, column, value, and the low and high end of each row."""
+    found = list(_rows(packing, most_fullest, spread))
+    cells = [
+        (row, column, value) for row, (terms, _, _) in enumerate(found) for column, value in terms.items()
+    ]
+    low, high = [least for _, least, _ in found], [most for _, _, most in found]
+    return (*map(list, zip(*cells, strict=True)), low, high)
 
 
 def _rows(

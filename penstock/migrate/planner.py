@@ -1,72 +1,68 @@
-"""Where bins should be: the least bytes moved for a wanted balance, and the way off workers that leave."""
+"""Places for bins: the least bytes moved for a wanted balance, and the way off workers that leave.
+
+Up to a size the program of `packing.py` finds the least; beyond, bins go from the fullest worker to the
+emptiest, one by one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
 
+from penstock.dataflow.moves import Bin
 from penstock.errors import BadInput
-from penstock.migrate.bins import Bin, BinState, StateView, imbalance
-from penstock.migrate.packing import Packing, least_cost, least_imbalance
-from penstock.migrate.smoothing import smoothed
+from penstock.migrate.bins import BinState, StateView, measure_imbalance
+from penstock.migrate.packing import Packing, find_least_cost, find_least_imbalance
 
 TIE = 0.01
-"""What the number of moves and the way between hosts may weigh together, in parts of the smallest bin: they
-decide between plans of equal bytes and no others."""
+"""The weight of the number of moves and of ways between hosts together, in parts of the smallest bin: they
+decide only between plans of equal bytes."""
 HOT_FACTOR = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class PlannerSettings:
-    """What the planner aims at.
-
-    `imbalance_target` is by how much the fullest worker's load per slot may exceed the mean. Where whole bins
-    do not allow that, the aim is the least they allow plus `tolerance`. A bin is hot when its load exceeds
-    `hot_factor` times the median of its operator. Up to `exact_up_to` pairs of bin and worker the bytes moved
-    are proven least; beyond, they are what a greedy search finds.
-    """
-
-    imbalance_target: float = 0.1
-    tolerance: float = 0.02
-    hot_factor: float = HOT_FACTOR
-    exact_up_to: int = 8192
+"""A bin is hot when its load exceeds this multiple of the median of its operator."""
+TOLERANCE = 0.02
+"""Of an imbalance: less is within the noise of loads."""
+EVEN_ENOUGH = 0.1
+"""By how much the fullest worker's load per slot may exceed the mean, unless a setting says otherwise."""
+EXACT_UP_TO = 8192
+"""Pairs of bin and worker up to which the bytes moved are proven least; beyond, the search is greedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A bin that should go from one worker to another; when is not said yet."""
+    """A bin that should go from one worker to another, at a time still to be planned."""
 
     bin: Bin
     source: str
     target: str
 
 
-def balance(view: StateView, settings: PlannerSettings | None = None) -> tuple[Assignment, ...]:
-    """The moves of least bytes that reach the wanted balance; it never ends worse than it began."""
-    settings = settings or PlannerSettings()
+def balance(
+    view: StateView, target: float = EVEN_ENOUGH, exact_up_to: int = EXACT_UP_TO
+) -> tuple[Assignment, ...]:
+    """Find the moves of least bytes that reach the target imbalance; it never gets worse."""
     alive = {worker.worker for worker in view.workers}
     states = tuple(state for state in view.bins if state.worker in alive)
     if not states or len(alive) < 2:
         return ()
-    packing, before = _packing(view, states, settings), view.imbalance()
+    packing, before = _make_packing(view, states), view.imbalance()
     unspread = not packing.is_spread(view.placement())
-    if before <= settings.imbalance_target and not unspread:
+    if before <= target and not unspread:
         return ()
+    if packing.size() > exact_up_to:
+        found = smooth(view, target)
+        return _list_assignments(states, found) if _is_worth(view, found, before) else ()
     for spread in (True, False):
-        placement = _rebalanced(view, packing, before, settings, spread, must=spread and unspread)
+        placement = _rebalance(view, packing, before, target, spread, must=spread and unspread)
         if placement is not None:
-            return _assignments(states, placement)
+            return _list_assignments(states, placement)
     return ()
 
 
-def drain(
-    view: StateView, leaving: Collection[str], settings: PlannerSettings | None = None
-) -> tuple[Assignment, ...]:
-    """The moves of all bins off the workers that leave; those who stay end as even as they can."""
-    settings = settings or PlannerSettings()
+def drain(view: StateView, leaving: Collection[str]) -> tuple[Assignment, ...]:
+    """Find the moves of all bins off the workers that leave, so that those who stay are as even as can be."""
     here = {worker.worker for worker in view.workers}
     unknown = sorted(set(leaving) - here)
     if unknown:
@@ -76,31 +72,54 @@ def drain(
     states = tuple(state for state in view.bins if state.worker in here)
     if not any(state.worker in leaving for state in states):
         return ()
-    packing = _packing(view, states, settings, frozenset(leaving))
-    return _assignments(states, _drained(view, packing, settings))
+    packing = _make_packing(view, states, frozenset(leaving))
+    return _list_assignments(states, _place_leaving(view, packing))
 
 
-def hot_bins(view: StateView, factor: float = HOT_FACTOR) -> frozenset[Bin]:
-    """Bins whose load is far above the median of their operator: the stragglers that skew makes."""
+def find_hot_bins(view: StateView) -> frozenset[Bin]:
+    """Find bins whose load is far above the median of their operator: the stragglers that skew makes."""
     loads = view.loads()
     by_operator: dict[int, list[float]] = {}
     for bin_, load in loads.items():
         by_operator.setdefault(bin_.operator, []).append(load)
     middle = {operator: median(of_operator) for operator, of_operator in by_operator.items()}
-    return frozenset(bin_ for bin_, load in loads.items() if load > factor * middle[bin_.operator])
+    return frozenset(bin_ for bin_, load in loads.items() if load > HOT_FACTOR * middle[bin_.operator])
 
 
-def _packing(
-    view: StateView,
-    states: tuple[BinState, ...],
-    settings: PlannerSettings,
-    leaving: frozenset[str] = frozenset(),
+def smooth(view: StateView, target: float, staying: Collection[str] | None = None) -> dict[Bin, str]:
+    """Find a placement within the target imbalance where single moves lead there; it is never worse.
+
+    Bins of workers that do not stay are placed first, the heaviest at the emptiest; nothing else moves then.
+    """
+    loads = view.loads()
+    slots = {
+        one.worker: max(1, one.slots) for one in view.workers if staying is None or one.worker in staying
+    }
+    operators = {state.bin.operator: _OperatorBins(slots) for state in view.bins}
+    homeless: list[Bin] = []
+    alive = {worker.worker for worker in view.workers}
+    for state in view.bins:
+        if state.worker in slots:
+            operators[state.bin.operator].put(state.bin, state.worker, loads[state.bin])
+        elif state.worker in alive:
+            homeless.append(state.bin)
+    for bin_ in sorted(homeless, key=lambda one: (-loads[one], one)):
+        operators[bin_.operator].put(bin_, operators[bin_.operator].emptiest(), loads[bin_])
+    if not homeless:
+        sizes = {state.bin: max(1, state.bytes) for state in view.bins}
+        for operator in operators.values():
+            _level(operator, target, loads, sizes)
+    return {bin_: worker for one in operators.values() for worker, bins in one.at.items() for bin_ in bins}
+
+
+def _make_packing(
+    view: StateView, states: tuple[BinState, ...], leaving: frozenset[str] = frozenset()
 ) -> Packing:
-    """The bins and the workers that may have them; with workers that leave, only their bins may move."""
+    """Return the bins and who may have them; with workers that leave, only their bins may move."""
     workers = tuple(worker for worker in view.workers if worker.worker not in leaving)
     host = {worker.worker: worker.host for worker in view.workers}
     unit = min((state.bytes for state in states if state.bytes > 0), default=1)
-    loads, hot = view.loads(), hot_bins(view, settings.hot_factor)
+    loads, hot = view.loads(), find_hot_bins(view)
 
     def cost(state: BinState, worker: str) -> float:
         if state.worker == worker:
@@ -124,53 +143,92 @@ def _packing(
     )
 
 
-def _rebalanced(
-    view: StateView, packing: Packing, before: float, settings: PlannerSettings, spread: bool, must: bool
+def _rebalance(
+    view: StateView, packing: Packing, before: float, target: float, spread: bool, must: bool
 ) -> Mapping[Bin, str] | None:
-    """A placement no worse than before, or nothing where there is none that is worth a move."""
-    target = settings.imbalance_target
-    if packing.size() > settings.exact_up_to:
-        found = smoothed(view, target)
-        return found if _worth(view, found, before, settings) else None
-    direct = least_cost(packing, min(before, target), spread)
+    """Find a placement no worse than before; None where no placement is worth a move."""
+    direct = find_least_cost(packing, min(before, target), spread)
     if direct is not None:
-        return _if_not_worse(view, direct, before)
-    best = least_imbalance(packing, spread)
-    if best is None or not (must or _worth(view, best, before, settings)):
+        return _unless_worse(view, direct, before)
+    best = find_least_imbalance(packing, spread)
+    if best is None or not (must or _is_worth(view, best, before)):
         return None
-    bound = min(before, max(target, _imbalance(view, best) + settings.tolerance))
-    return _if_not_worse(view, least_cost(packing, bound, spread) or best, before)
+    bound = min(before, max(target, _imbalance_after(view, best) + TOLERANCE))
+    return _unless_worse(view, find_least_cost(packing, bound, spread) or best, before)
 
 
-def _drained(view: StateView, packing: Packing, settings: PlannerSettings) -> Mapping[Bin, str]:
-    """Bins of the leaving at those who stay: evenly, then with as little traffic between hosts as can be."""
-    if packing.size() > settings.exact_up_to:
-        return smoothed(view, settings.imbalance_target, {one.worker for one in packing.workers})
-    for spread in (True, False):
-        best = least_imbalance(packing, spread)
+def _place_leaving(view: StateView, packing: Packing) -> Mapping[Bin, str]:
+    """Place the bins of the leaving: evenly first, then with as little traffic between hosts as can be."""
+    for spread in (True, False) if packing.size() <= EXACT_UP_TO else ():
+        best = find_least_imbalance(packing, spread)
         if best is not None:
             loads = dict(zip(packing.bins, packing.loads.tolist(), strict=True))
-            bound = imbalance(loads, best, packing.workers) + settings.tolerance
-            return least_cost(packing, bound, spread) or best
-    return smoothed(view, settings.imbalance_target, {one.worker for one in packing.workers})
+            bound = measure_imbalance(loads, best, packing.workers) + TOLERANCE
+            return find_least_cost(packing, bound, spread) or best
+    return smooth(view, EVEN_ENOUGH, {one.worker for one in packing.workers})
 
 
-def _imbalance(view: StateView, placement: Mapping[Bin, str]) -> float:
-    return view.placed(placement).imbalance()
+def _imbalance_after(view: StateView, placement: Mapping[Bin, str]) -> float:
+    return view.place(placement).imbalance()
 
 
-def _worth(view: StateView, placement: Mapping[Bin, str], before: float, settings: PlannerSettings) -> bool:
-    """Whether a placement is better by more than the tolerance: less is within the noise of loads."""
-    return _imbalance(view, placement) + settings.tolerance < before
+def _is_worth(view: StateView, placement: Mapping[Bin, str], before: float) -> bool:
+    return _imbalance_after(view, placement) + TOLERANCE < before
 
 
-def _if_not_worse(view: StateView, placement: Mapping[Bin, str], before: float) -> Mapping[Bin, str] | None:
-    return placement if _imbalance(view, placement) <= before + 1e-9 else None
+def _unless_worse(view: StateView, placement: Mapping[Bin, str], before: float) -> Mapping[Bin, str] | None:
+    return placement if _imbalance_after(view, placement) <= before + 1e-9 else None
 
 
-def _assignments(states: tuple[BinState, ...], placement: Mapping[Bin, str]) -> tuple[Assignment, ...]:
+def _list_assignments(states: tuple[BinState, ...], placement: Mapping[Bin, str]) -> tuple[Assignment, ...]:
     return tuple(
         Assignment(state.bin, state.worker, placement[state.bin])
         for state in states
         if state.worker is not None and placement.get(state.bin, state.worker) != state.worker
     )
+
+
+@dataclass(slots=True)
+class _OperatorBins:
+    """The bins of one operator by worker, while they are being shifted."""
+
+    slots: dict[str, int]
+    at: dict[str, set[Bin]] = field(default_factory=dict)
+    load: dict[str, float] = field(default_factory=dict)
+
+    def put(self, bin_: Bin, worker: str, load: float) -> None:
+        self.at.setdefault(worker, set()).add(bin_)
+        self.load[worker] = self.load.get(worker, 0.0) + load
+
+    def shift(self, bin_: Bin, source: str, target: str, load: float) -> None:
+        self.at[source].discard(bin_)
+        self.load[source] -= load
+        self.put(bin_, target, load)
+
+    def per_slot(self, worker: str) -> float:
+        return self.load.get(worker, 0.0) / self.slots[worker]
+
+    def fullest(self) -> str:
+        return max(self.slots, key=lambda worker: (self.per_slot(worker), worker))
+
+    def emptiest(self) -> str:
+        return min(self.slots, key=lambda worker: (self.per_slot(worker), worker))
+
+    def even(self) -> float:
+        return sum(self.load.values()) / sum(self.slots.values())
+
+
+def _level(operator: _OperatorBins, target: float, loads: dict[Bin, float], sizes: dict[Bin, int]) -> None:
+    """Shift bins until the fullest worker is within the target, or no single move makes it lighter."""
+    limit = (1 + target) * operator.even()
+    while operator.load and operator.per_slot(operator.fullest()) > limit:
+        source, target_worker = operator.fullest(), operator.emptiest()
+        held = operator.load.get(target_worker, 0.0)
+        room = operator.per_slot(source) * operator.slots[target_worker] - held
+        wanted = operator.load[source] - limit * operator.slots[source]
+        fitting = [one for one in operator.at[source] if loads[one] < room * (1 - 1e-9)]
+        if not fitting:
+            return
+        # bytes for each second of load that is really wanted gone: more than that is no gain
+        chosen = min(fitting, key=lambda one: (sizes[one] / min(loads[one], wanted), one))
+        operator.shift(chosen, source, target_worker, loads[chosen])

@@ -1,4 +1,4 @@
-"""Carries out plans on a running application, boundary by boundary, in a thread of its own.
+"""Plans carried out on a running application, boundary by boundary, in a thread of its own.
 
 A move holds when it is issued right after a batch has ended, before the next one's tasks are placed: that
 is within some tenths of a second, so the loop's own ticks would come too late.
@@ -10,25 +10,23 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
+from penstock.dataflow.moves import Bin, Plan
 from penstock.decide.outcome import Status
 from penstock.errors import ActionFailed, PenstockError
-from penstock.migrate.bins import Bin
-from penstock.migrate.boundary import Boundary, Instruction, Place, Snapshot
 from penstock.migrate.migration import (
     Migration,
     MigrationOutcome,
-    Progress,
-    abandon,
-    begin,
-    joint_outcome,
-    step,
+    MigrationProgress,
+    abandon_migration,
+    advance_migration,
+    begin_migration,
+    join_outcomes,
 )
-from penstock.migrate.migration_settings import MigrationSettings
-from penstock.migrate.plan import Plan
+from penstock.migrate.pacing import Boundary, BoundaryInstruction, PlaceBins, UploadSnapshots
+from penstock.migrate.settings import MigrationSettings
 from penstock.migrate.spark_placement import StateStage
 from penstock.migrate.spark_views import SparkViews
 from penstock.observe.spark_status import RunningQuery
@@ -37,9 +35,9 @@ _LOG = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.02
 SNAPSHOT_DELAY_SECONDS = 0.06
-"""After a batch Spark asks for laggards itself and forgets what was asked before: so we ask a bit later."""
+"""After a batch Spark asks for laggards itself and forgets earlier requests: so ours come a bit later."""
 WORTH_A_SNAPSHOT_BYTES = 256 * 1024
-"""What is smaller is read and replayed in less than a tenth of a second, and a snapshot costs a batch."""
+"""Smaller bins are read and replayed in less than a tenth of a second, and a snapshot costs a batch."""
 BATCHES_FOR_STEADY = 10
 LONGEST_SILENCE_SECONDS = 120.0
 SILENCE_AFTER_STOP_SECONDS = 30.0
@@ -48,7 +46,7 @@ STRAYS_LOOKED_FOR = 8
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a migration stands, for whoever watches."""
+    """The state of a migration, for whoever watches."""
 
     state: str
     moved: int
@@ -57,13 +55,9 @@ class Standing:
     steady_seconds: float = 0.0
     detail: str = ""
 
-    def plain(self) -> dict[str, Any]:
-        """This as plain data."""
-        return asdict(self)
-
 
 class SparkMigrator:
-    """One migration at a time; its outcomes are told by `poll`."""
+    """Performs one migration at a time; `poll` tells its outcomes."""
 
     def __init__(self, views: SparkViews, locality_wait_seconds: float = 10.0) -> None:
         self._views = views
@@ -75,7 +69,7 @@ class SparkMigrator:
 
     @property
     def running(self) -> bool:
-        """Whether a migration is under way."""
+        """True while a migration is under way."""
         return self._thread is not None and self._thread.is_alive()
 
     def begin(self, plans: Sequence[Plan], settings: MigrationSettings | None = None) -> None:
@@ -90,16 +84,16 @@ class SparkMigrator:
         self._thread.start()
 
     def poll(self) -> tuple[MigrationOutcome, ...] | None:
-        """One outcome for each plan; None while the migration goes on."""
+        """Return one outcome for each plan; None while the migration goes on."""
         return self._outcomes
 
     def stop(self, reason: str) -> bool:
-        """Ask it to stop at the next batch boundary; whether there was one to stop."""
+        """Ask it to stop at the next batch boundary; tell whether there was one to stop."""
         self._stop = reason
         return self.running
 
     def standing(self) -> Standing | None:
-        """How the last migration stands; None before the first."""
+        """Return how the last migration stands; None before the first."""
         return self._standing
 
     def _run(self, plans: tuple[Plan, ...], settings: MigrationSettings | None) -> None:
@@ -108,44 +102,44 @@ class SparkMigrator:
             try:
                 outcomes.append(self._migrate(plan, settings, sum(len(one.moved) for one in outcomes)))
             except PenstockError as problem:
-                outcomes.append(_failed(plan, str(problem)))
+                outcomes.append(_fail(plan, str(problem)))
             except Exception as problem:
                 _LOG.exception("a migration failed")
-                outcomes.append(_failed(plan, f"{type(problem).__name__}: {problem}"))
-        self._standing = _final(outcomes, self._standing)
+                outcomes.append(_fail(plan, f"{type(problem).__name__}: {problem}"))
+        self._standing = _describe_end(outcomes, self._standing)
         self._outcomes = tuple(outcomes)
 
     def _migrate(self, plan: Plan, settings: MigrationSettings | None, moved_before: int) -> MigrationOutcome:
         query = self._views.query(plan.query)
         if query is None:
-            return _failed(plan, "the query is not running")
+            return _fail(plan, "the query is not running")
         stages = {stage.operator: stage for stage in self._views.stages(query)}
         self._views.placement.hold_placement(self._locality_wait)
-        chosen = self._settings(plan, stages, settings)
+        chosen = self._choose_settings(plan, stages, settings)
         session = _Session(self._views, query, stages, lambda: self._stop)
         if not session.next_batch():
-            return _failed(plan, session.why_silent)
-        progress = begin(plan, session.steady_seconds(), session.batch, chosen)
+            return _fail(plan, session.why_silent)
+        progress = begin_migration(plan, session.steady_seconds(), session.batch, chosen)
         while progress.outcome is None:
             session.perform(progress)
             self._tell(progress.migration, moved_before)
             if not session.next_batch():
-                return abandon(progress.migration, session.why_silent)
-            progress = step(progress.migration, session.boundary(progress.migration))
+                return abandon_migration(progress.migration, session.why_silent)
+            progress = advance_migration(progress.migration, session.boundary(progress.migration))
         self._tell(progress.migration, moved_before)
         return progress.outcome
 
-    def _settings(
+    def _choose_settings(
         self, plan: Plan, stages: dict[int, StateStage], settings: MigrationSettings | None
     ) -> MigrationSettings:
-        """Snapshots are waited for only where the store uploads them on demand, and where they save time."""
+        """Wait for snapshots only where the store uploads them on demand, and where they save time."""
         chosen = settings or MigrationSettings.of(plan.strategy)
         if not chosen.prepare:
             return chosen
         bins = dict.fromkeys(move.bin for move in plan.moves)
-        sizes = (self._views.placement.stored(stages[bin_.operator], bin_) for bin_ in bins)
+        sizes = (self._views.placement.measure_stored(stages[bin_.operator], bin_) for bin_ in bins)
         worth = any(size.on_demand and size.bytes >= WORTH_A_SNAPSHOT_BYTES for size in sizes)
-        return chosen if worth else replace(chosen, prepare=False)
+        return chosen if worth else chosen.model_copy(update={"prepare": False})
 
     def _tell(self, migration: Migration, moved_before: int) -> None:
         total = self._standing.of if self._standing else len(migration.plan.moves)
@@ -189,44 +183,43 @@ class _Session:
             time.sleep(POLL_SECONDS)
 
     def steady_seconds(self) -> float:
-        """What a batch takes when nothing moves."""
+        """Return what a batch takes when nothing moves."""
         seconds = self._views.batch_seconds(self._query, 2 * BATCHES_FOR_STEADY)
         return median(seconds[-BATCHES_FOR_STEADY:]) if seconds else 1.0
 
     def boundary(self, migration: Migration) -> Boundary:
-        """What is seen now; of the bins that arrived earlier a few are looked for each time."""
+        """Look at the boundary; of the bins that arrived earlier a few are looked for each time."""
         bins = {one.move.bin for one in migration.placed} | set(self._some_settled(migration))
         locations: dict[Bin, str] = {}
         for stage in self._stages.values():
             mine = [bin_ for bin_ in bins if bin_.operator == stage.operator]
             locations |= self._views.placement.locations(stage, mine)
         snapshots = {bin_: self._snapshot(bin_) for bin_ in self._asked}
-        reports = self._views.status.progress(self._query, 0.0, float("inf"), 1)
-        seconds = _seconds(reports[-1]) if reports else 0.0
+        seconds = self._views.newest_seconds(self._query) or 0.0
         workers = self._views.workers()
         return Boundary(self.batch, seconds, locations, workers, snapshots, self._asked_to_stop())
 
-    def perform(self, progress: Progress) -> None:
+    def perform(self, progress: MigrationProgress) -> None:
         """Do what the migration says, now that no batch has placed its tasks."""
         for instruction in progress.instructions:
             self._instruct(instruction)
 
-    def _instruct(self, instruction: Instruction) -> None:
+    def _instruct(self, instruction: BoundaryInstruction) -> None:
         placement = self._views.placement
-        if isinstance(instruction, Place):
+        if isinstance(instruction, PlaceBins):
             hosts = {worker.worker: worker.host for worker in self._views.workers()}
             for move in instruction.moves:
                 if move.target in hosts:
                     stage = self._stages[move.bin.operator]
                     placement.place(stage, move.bin, hosts[move.target], move.target)
             self._asked -= {move.bin for move in instruction.moves}
-        elif isinstance(instruction, Snapshot):
+        elif isinstance(instruction, UploadSnapshots):
             time.sleep(max(0.0, SNAPSHOT_DELAY_SECONDS - (time.monotonic() - self.ended_at)))
             placement.ask_for_snapshots(self._stages.values(), instruction.bins)
             self._asked |= set(instruction.bins)
 
     def _snapshot(self, bin_: Bin) -> int:
-        found = self._views.placement.stored(self._stages[bin_.operator], bin_).snapshot
+        found = self._views.placement.measure_stored(self._stages[bin_.operator], bin_).snapshot
         return -1 if found is None else found
 
     def _some_settled(self, migration: Migration) -> list[Bin]:
@@ -250,16 +243,12 @@ class _Session:
         return LONGEST_SILENCE_SECONDS + 3 * (self._query.period_seconds or 0.0)
 
 
-def _seconds(report: dict[str, Any]) -> float:
-    return float((report.get("durationMs") or {}).get("triggerExecution", 0)) / 1000
-
-
-def _failed(plan: Plan, why: str) -> MigrationOutcome:
+def _fail(plan: Plan, why: str) -> MigrationOutcome:
     return MigrationOutcome(Status.FAILED, (), tuple((move, why) for move in plan.moves), 0, 0.0, why)
 
 
-def _final(outcomes: Sequence[MigrationOutcome], before: Standing | None) -> Standing:
-    status, moved, detail = joint_outcome(outcomes)
+def _describe_end(outcomes: Sequence[MigrationOutcome], before: Standing | None) -> Standing:
+    status, moved, detail = join_outcomes(outcomes)
     state = "stopped" if any(outcome.stopped for outcome in outcomes) else status.value
     total = before.of if before else moved
     last = (before.batch_seconds, before.steady_seconds) if before else (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Where Spark keeps the bins of a running query, and how one is sent elsewhere.
+"""The placement of a running query's bins in Spark, read and changed.
 
 Everything here is private to Spark and therefore kept in this one file; seen to work on Spark 4.3 with
 RocksDB and HDFS-backed stores. Spark's own coordinator decides where a stateful task runs, by who last
@@ -16,8 +16,8 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from penstock.migrate.bins import Bin
-from penstock.observe.spark_status import RunningQuery, spark_errors
+from penstock.dataflow.moves import Bin
+from penstock.observe.spark_status import RunningQuery, java_context, spark_errors
 
 _LOCALITY_KEYS = ("spark.locality.wait", "spark.locality.wait.process", "spark.locality.wait.node")
 _SNAPSHOT_FILE = re.compile(r"^(\d+)(?:_[^.]*)?\.(?:zip|snapshot)$")
@@ -41,13 +41,13 @@ class StateStage:
     root: str
 
     def bins(self) -> tuple[Bin, ...]:
-        """All bins of the stage."""
+        """Return all bins of the stage."""
         return tuple(Bin(self.query, self.operator, number) for number in range(self.partitions))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSize:
-    """What a bin occupies in the checkpoint: bytes to load, and the version of the newest snapshot.
+    """The size of a bin in the checkpoint: bytes to load, and the version of the newest snapshot.
 
     `on_demand`: whether its kind of store uploads a snapshot when asked.
     """
@@ -64,7 +64,7 @@ class SparkPlacement:
         with spark_errors("opening its state store coordinator"):
             jvm: Any = spark._jvm
             self._jvm = jvm
-            self._context: Any = spark.sparkContext._jsc.sc()
+            self._context: Any = java_context(spark)
             manager = spark._jsparkSession.sessionState().streamingQueryManager()
             self._coordinator: Any = manager.stateStoreCoordinator()
             convert: Any = jvm.org.apache.spark.api.python.PythonUtils
@@ -74,16 +74,16 @@ class SparkPlacement:
         self._waits: dict[str, str | None] = {}
 
     def stages(self, query: RunningQuery) -> tuple[StateStage, ...]:
-        """The stages with state of the query's newest batch; empty before the first one."""
+        """Find the stages with state of the query's newest batch; empty before the first one."""
         with spark_errors("reading the stateful operators of a query"):
             execution = query.execution.lastExecution()
             if execution is None:
                 return ()
-            found = list(_stateful(execution.executedPlan(), [0], 0))
-        return _grouped(query, found)
+            found = list(_find_stateful(execution.executedPlan(), [0], 0))
+        return _group_by_stage(query, found)
 
     def locations(self, stage: StateStage, bins: Iterable[Bin]) -> dict[Bin, str]:
-        """Who hosts each bin: where the last task ran, or, if it was placed since, where the next one will.
+        """Ask who hosts each bin: where its last task ran, or, once it was placed, where the next one will.
 
         An executor reports at each access, so a placement that its task did not follow is seen to be gone.
         """
@@ -91,7 +91,9 @@ class SparkPlacement:
         with spark_errors("asking where state is"):
             for bin_ in bins:
                 operator, store = stage.stores[0]
-                location = self._coordinator.getLocation(self._id(stage, operator, bin_.partition, store))
+                location = self._coordinator.getLocation(
+                    self._store_id(stage, operator, bin_.partition, store)
+                )
                 if location.isDefined():
                     found[bin_] = str(location.get()).rsplit("_", 1)[1]
         return found
@@ -100,7 +102,7 @@ class SparkPlacement:
         """Let the bin's next task run on this executor."""
         with spark_errors(f"moving bin {bin_}"):
             for operator, store in stage.stores:
-                identity = self._id(stage, operator, bin_.partition, store)
+                identity = self._store_id(stage, operator, bin_.partition, store)
                 self._coordinator.reportActiveInstance(identity, host, executor, self._nobody)
 
     def ask_for_snapshots(self, stages: Iterable[StateStage], bins: Iterable[Bin]) -> None:
@@ -118,18 +120,20 @@ class SparkPlacement:
                 for bin_ in stage.bins():
                     if bin_ not in chosen:
                         for operator, store in stage.stores:
-                            identity = self._id(stage, operator, bin_.partition, store)
+                            identity = self._store_id(stage, operator, bin_.partition, store)
                             self._coordinator.snapshotUploaded(identity, mark, 0)
             run = self._jvm.java.util.UUID.fromString(known[0].run)
             self._coordinator.logLaggingStateStores(run, mark, True)
 
-    def stored(self, stage: StateStage, bin_: Bin) -> StoredSize:
-        """What lies in the checkpoint for this bin."""
+    def measure_stored(self, stage: StateStage, bin_: Bin) -> StoredSize:
+        """Measure what lies in the checkpoint for this bin."""
         sizes = []
         with spark_errors("listing state files"):
             for operator, store in stage.stores:
                 folder = f"{stage.root}/{operator}/{bin_.partition}"
-                sizes.append(_size(self._listing(folder if store == "default" else f"{folder}/{store}")))
+                sizes.append(
+                    _measure_files(self._list_files(folder if store == "default" else f"{folder}/{store}"))
+                )
         snapshots = [size.snapshot for size in sizes]
         oldest = None if None in snapshots else min(one for one in snapshots if one is not None)
         return StoredSize(sum(size.bytes for size in sizes), oldest, all(size.on_demand for size in sizes))
@@ -159,8 +163,8 @@ class SparkPlacement:
                     self._context.conf().set(key, before)
         self._waits = {}
 
-    def _listing(self, folder: str) -> dict[str, int]:
-        """File name → bytes; tables of RocksDB lie one folder deeper."""
+    def _list_files(self, folder: str) -> dict[str, int]:
+        """List file names with their bytes; tables of RocksDB lie one folder deeper."""
         path = self._jvm.org.apache.hadoop.fs.Path(folder)
         system = path.getFileSystem(self._context.hadoopConfiguration())
         if not system.exists(path):
@@ -175,7 +179,7 @@ class SparkPlacement:
                 files[name] = int(entry.getLen())
         return files
 
-    def _id(self, stage: StateStage, operator: int, partition: int, store: str) -> Any:
+    def _store_id(self, stage: StateStage, operator: int, partition: int, store: str) -> Any:
         key = (stage.run, operator, partition, store)
         if key not in self._ids:
             state = self._jvm.org.apache.spark.sql.execution.streaming.state
@@ -185,8 +189,8 @@ class SparkPlacement:
         return self._ids[key]
 
 
-def _size(files: Mapping[str, int]) -> StoredSize:
-    """The newest snapshot and what was changed after it: what a new worker has to read.
+def _measure_files(files: Mapping[str, int]) -> StoredSize:
+    """Add up what a new worker has to read: the newest snapshot and the changes after it.
 
     RocksDB keeps its tables beside the snapshots, and old ones stay a while: an upper bound, then.
     """
@@ -215,29 +219,29 @@ class _Found:
     stores: tuple[str, ...]
 
 
-def _stateful(node: Any, counter: list[int], stage: int) -> Iterator[_Found]:
-    """The nodes with state, each with a number of the stage in which it runs: an exchange begins another."""
+def _find_stateful(node: Any, counter: list[int], stage: int) -> Iterator[_Found]:
+    """Find the nodes with state, each with the number of its stage: an exchange begins another."""
     if "Exchange" in str(node.getClass().getSimpleName()):
         counter[0] += 1
         stage = counter[0]
-    info = _asked(node, "stateInfo")
+    info = _call_if_known(node, "stateInfo")
     if info is not None and info.isDefined():
-        yield _found(node, info.get(), stage)
+        yield _describe_node(node, info.get(), stage)
     children = node.children()
     for number in range(children.size()):
-        yield from _stateful(children.apply(number), counter, stage)
+        yield from _find_stateful(children.apply(number), counter, stage)
 
 
-def _found(node: Any, info: Any, stage: int) -> _Found:
-    names = _asked(node, "stateStoreNames")
+def _describe_node(node: Any, info: Any, stage: int) -> _Found:
+    names = _call_if_known(node, "stateStoreNames")
     stores = tuple(str(names.apply(number)) for number in range(names.size())) if names else ()
     return _Found(
         stage, int(info.operatorId()), int(info.numPartitions()), str(info.checkpointLocation()), stores
     )
 
 
-def _asked(node: Any, method: str) -> Any:
-    """What the node answers; None if it knows no such method, which is found out by calling it."""
+def _call_if_known(node: Any, method: str) -> Any:
+    """Call a method of the node; None if it has no such method, which only the call can tell."""
     try:
         return getattr(node, method)()
     except Py4JError as error:
@@ -246,7 +250,7 @@ def _asked(node: Any, method: str) -> Any:
         raise
 
 
-def _grouped(query: RunningQuery, found: Iterable[_Found]) -> tuple[StateStage, ...]:
+def _group_by_stage(query: RunningQuery, found: Iterable[_Found]) -> tuple[StateStage, ...]:
     by_stage: dict[int, list[_Found]] = {}
     for one in found:
         by_stage.setdefault(one.stage, []).append(one)

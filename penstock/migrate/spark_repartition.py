@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import ActionFailed, BadInput, NotFound
 from penstock.migrate.bins import StateView
-from penstock.migrate.repartition import PauseCosts, Repartition, repartition, repartition_obstacle
+from penstock.migrate.repartition import Repartition, find_repartition_obstacle, plan_repartition
 from penstock.migrate.spark_views import SparkViews
 from penstock.observe.spark_status import RunningQuery, spark_errors
 
@@ -41,11 +41,12 @@ class SparkBins:
         self._spark, self._views = spark, views
 
     def expected(self, query: str, bins: int) -> Repartition:
-        """What it would take to have so many bins."""
+        """Plan what it takes to have so many bins."""
         view = self._view(query)
         running = self._running(query)
-        steady = self._steady_seconds(running)
-        found = repartition(view, bins, PauseCosts(steady), self._obstacle(running))
+        steady = self._views.newest_seconds(running)
+        obstacle = self._obstacle(running)
+        found = plan_repartition(view, bins, 1.0 if steady is None else steady, obstacle)
         if found is None:
             held = len({state.bin.partition for state in view.bins})
             raise BadInput(f"{view.name} has {held} bins already: {bins} would not be more")
@@ -72,7 +73,7 @@ class SparkBins:
         return False
 
     def _await_idle(self, query: RunningQuery) -> None:
-        """A batch that is cut off must be run again first; with a trigger interval there are pauses."""
+        """Wait for a pause between triggers: a batch that is cut off must be run again first."""
         deadline = time.monotonic() + IDLE_SECONDS
         while self._views.status.is_working(query) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -93,13 +94,7 @@ class SparkBins:
         running = self._views.status.queries()
         return next((one for one in running if query in (one.query_id, one.name)), None)
 
-    def _steady_seconds(self, query: RunningQuery) -> float:
-        reports = self._views.status.progress(query, 0.0, float("inf"), 1)
-        return (
-            float((reports[-1].get("durationMs") or {}).get("triggerExecution", 0)) / 1000 if reports else 1.0
-        )
-
     def _obstacle(self, query: RunningQuery) -> str | None:
         (stage, *_) = self._views.stages(query)
-        on_demand = self._views.placement.stored(stage, stage.bins()[0]).on_demand
-        return repartition_obstacle(self._spark.version, ROCKSDB if on_demand else HDFS)
+        on_demand = self._views.placement.measure_stored(stage, stage.bins()[0]).on_demand
+        return find_repartition_obstacle(self._spark.version, ROCKSDB if on_demand else HDFS)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import thread_time
 from typing import Any
 
-from penstock.dataflow.critical import CriticalWindow
+from penstock.dataflow.window import CriticalWindow
 from penstock.errors import BadMetrics
 from penstock.observe.progress import BatchProgress
 from penstock.observe.stages import OperatorOutline
@@ -36,7 +36,7 @@ class BatchAnalysis:
         cores: Mapping[str, int],
         slots: int,
     ) -> CriticalWindow | None:
-        """What held the batch up; nothing while resting, nor where its times make no path."""
+        """Return what held the batch up; nothing while resting, nor where its times make no path."""
         if now < self._resume.get(progress.run_id, now):
             return None
         begun = self._spent()
@@ -64,9 +64,9 @@ def _analysed(
     slots: int,
 ) -> CriticalWindow | None:
     # loading the compiled passes takes half a second, which applications that never ask need not pay
-    from penstock.diagnose.live_batch import LiveBatch, LiveStage, critical_window
+    from penstock.diagnose.live_batch import LiveBatch, LiveStage, find_critical_window
 
-    return critical_window(
+    return find_critical_window(
         LiveBatch(
             batch_id=progress.batch_id,
             start=progress.start,

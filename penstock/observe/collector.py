@@ -1,30 +1,36 @@
-"""What was seen of one query since the last observation, and the window it becomes (pure, bounded)."""
+"""Collects what is seen of one query between observations, and makes a window of it (pure, bounded)."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from penstock.dataflow.batches import BatchExecution
-from penstock.dataflow.critical import CriticalWindow
 from penstock.dataflow.graph import LogicalGraph, Operator
-from penstock.dataflow.metrics import InstanceMetrics, MetricWindow
-from penstock.dataflow.window import QueryWindow, SourceRate
-from penstock.observe.cache_misses import cache_advice
+from penstock.dataflow.metrics import BatchExecution, RunningBatch
+from penstock.dataflow.window import CriticalWindow, SlotQuery, SourceRate
 from penstock.observe.latency import Latency, MeasuredBy, measured, over_batches
-from penstock.observe.matching import OfferedToSource, rates_of_leaves
-from penstock.observe.progress import BatchProgress
+from penstock.observe.progress import BatchProgress, cache_advice
+from penstock.observe.running import ObservedRun
+from penstock.observe.sources.files import FilesSeen, FileTrack
+from penstock.observe.sources.tracking import (
+    OfferedToSource,
+    Track,
+    begin_track,
+    rates_of_leaves,
+    rates_of_running,
+)
 from penstock.observe.stages import OperatorOutline, TaskTable
-from penstock.observe.tracking import SourceTrack, Waiting
 
 _BATCHES_KEPT = 64
 _CRITICAL_SHOWN = 4
 _BATCHES_FOR_LOAD = 5
+_BATCHES_FOR_LAYOUT = 3
+"""A batch with next to no records may run other stages than all others: most of the newest decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,9 @@ class ObservedBatch:
     settled: bool = True
     critical: CriticalWindow | None = None
     latency: Latency | None = None
+    jobs: int = 1
+    files: int | None = None
+    listing_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,13 @@ class QueryCollector:
     """Collects one run of one query; memory does not grow with the length of the run."""
 
     def __init__(
-        self, query_id: str, name: str, run_id: str, period_seconds: float | None, unscalable: frozenset[str]
+        self,
+        query_id: str,
+        name: str,
+        run_id: str,
+        period_seconds: float | None,
+        unscalable: frozenset[str],
+        single_run: bool = False,
     ) -> None:
         self.query_id = query_id
         self.name = name
@@ -59,59 +74,91 @@ class QueryCollector:
         self.period_seconds = period_seconds
         self.newest: BatchProgress | None = None
         self.warnings: list[str] = []
-        self._unscalable = unscalable
+        self.is_working = True
+        """Whether a batch is under way now, so that the query is not idle, whatever was reported."""
+        self.running: ObservedRun | None = None
+        self._unscalable, self._single_run = unscalable, single_run
         self._layout: tuple[OperatorOutline, ...] = ()
-        self._tracks: list[SourceTrack] = []
+        self._layouts: deque[tuple[OperatorOutline, ...]] = deque(maxlen=_BATCHES_FOR_LAYOUT)
+        self._tracks: list[Track] = []
+        self._descriptions: tuple[str, ...] = ()
         self._batches: deque[ObservedBatch] = deque(maxlen=_BATCHES_KEPT)
         self._last_observed = math.nan
 
-    def add(
-        self, batch: ObservedBatch, layout: Sequence[OperatorOutline], waiting: Mapping[int, Waiting]
-    ) -> None:
-        """Take in one progress report; `waiting` tells of the sources whose offsets do not."""
+    @property
+    def descriptions(self) -> tuple[str, ...]:
+        """The sources, as reports name them; none before they are known."""
+        return self._descriptions
+
+    @property
+    def knows_operators(self) -> bool:
+        """Whether a finished batch has shown the operators."""
+        return bool(self._layout)
+
+    def look(self, descriptions: Sequence[str], files: Mapping[int, FilesSeen]) -> None:
+        """Take in what lies in the directories of file sources; call it before you add new reports."""
+        self._follow(descriptions)
+        for number, seen in files.items():
+            track = self._tracks[number]
+            if isinstance(track, FileTrack):
+                self._warn(track.look(seen), f"query {self.name}: ")
+
+    def add(self, batch: ObservedBatch, layout: Sequence[OperatorOutline]) -> None:
+        """Take in one progress report."""
         if self.newest is not None and batch.progress.start <= self.newest.start:
             self.warnings.append(
                 f"a report of batch {batch.progress.batch_id} came twice or out of order and was dropped"
             )
             return
-        self._track_sources(batch.progress, waiting)
+        self._track_sources(batch.progress)
         self.newest = batch.progress
         if batch.progress.executed:
             arrivals = [track.arrivals for track in self._tracks if track.arrivals is not None]
-            self._batches.append(replace(batch, latency=measured(batch.progress, arrivals)))
+            latency = measured(batch.progress, arrivals)
+            self._batches.append(replace(batch, latency=latency, files=self._files_of_batch()))
         if layout and batch.tables:
-            self._layout = tuple(layout)
+            self._layouts.append(tuple(layout))
+            counts = Counter(self._layouts)
+            self._layout = max(reversed(self._layouts), key=lambda one: counts[one])
 
-    def _track_sources(self, progress: BatchProgress, waiting: Mapping[int, Waiting]) -> None:
-        while len(self._tracks) < len(progress.sources):
-            self._tracks.append(SourceTrack())
-        for number, (track, source) in enumerate(zip(self._tracks, progress.sources, strict=False)):
-            if self.newest is None:
-                track.begin(progress.batch_id)
-            elif progress.batch_id > self.newest.batch_id + 1:
+    def _follow(self, descriptions: Sequence[str]) -> None:
+        added = descriptions[len(self._tracks) :]
+        self._tracks += [begin_track(text) for text in added]
+        self._descriptions += tuple(added)
+
+    def _track_sources(self, progress: BatchProgress) -> None:
+        self._follow([source.description for source in progress.sources])
+        for track, source in zip(self._tracks, progress.sources, strict=False):
+            if self.newest is not None and progress.batch_id > self.newest.batch_id + 1:
                 track.missed_reports()
-            warning = track.add(source, progress.start, waiting.get(number))
-            if warning is not None and warning not in self.warnings:
-                self.warnings.append(warning)
+            self._warn(track.add(source, progress.start))
+
+    def _warn(self, warning: str | None, prefix: str = "") -> None:
+        if warning is not None and prefix + warning not in self.warnings:
+            self.warnings.append(prefix + warning)
+
+    def _files_of_batch(self) -> int | None:
+        """Return how many files the batch just tracked took; None where they are not all known."""
+        taken = [track.files for track in self._tracks if isinstance(track, FileTrack)]
+        known = [files for files in taken if files is not None]
+        return sum(known) if known and len(known) == len(taken) else None
 
     def advice(self) -> list[str]:
-        """What the reports recommend that no policy does by itself."""
+        """Return what the reports recommend that no policy does by itself."""
         found = cache_advice(self.name, [batch.progress for batch in self._batches])
         return [found] if found is not None else []
 
-    def window(self, start: float, now: float) -> QueryWindow | None:
-        """The window [start, now), or None until the first batch has shown the operators."""
+    def window(self, start: float, now: float) -> SlotQuery | None:
+        """Return the window [start, now); None until a batch has shown the operators, or shows them now."""
         if not self._layout:
-            return None
-        graph = self._graph()
+            return self._window_of_first_batch(start, now)
         batches = [batch for batch in self._batches if start < batch.progress.end <= now]
         detailed = [batch for batch in batches if self._has_layout(batch)]
         latency = self._latency(batches)
-        return QueryWindow(
+        return SlotQuery(
             query_id=self.query_id,
             name=self.name,
-            graph=graph,
-            metrics=MetricWindow.of(graph, start, now, _instances(detailed)),
+            graph=self._graph(self._layout),
             sources=self._source_rates(batches, start, now),
             batches=tuple(_execution(batch) for batch in detailed),
             period_seconds=self.period_seconds,
@@ -120,21 +167,63 @@ class QueryCollector:
             latency_by="" if latency is None else latency.by.value,
             timeline_seconds=self._timeline(),
             critical=self._critical(),
+            running=self._running(),
+            idle_seconds=self.idle_seconds,
+            single_run=self._single_run,
+            jobs_per_batch=next((b.jobs for b in reversed(self._batches) if self._has_layout(b)), 1),
         )
+
+    def _window_of_first_batch(self, start: float, now: float) -> SlotQuery | None:
+        """Return what the first batch shows while it runs."""
+        if self.running is None:
+            return None
+        run = self.running
+        read = run.read_by_leaf
+        for track in self._tracks:
+            if isinstance(track, FileTrack) and len(self._tracks) == len(read) == 1 and track.running_files:
+                # no batch has told the records of a file yet, but this one's tasks have read a part
+                track.expected_records_per_file = sum(read.values()) / track.running_files or math.nan
+        period = self.period_seconds or run.batch.seconds
+        offers = [track.offered(start, now, period, at_rest=False) for track in self._tracks]
+        return SlotQuery(
+            query_id=self.query_id,
+            name=self.name,
+            graph=self._graph(run.operators),
+            sources=rates_of_running(run, offers),
+            period_seconds=self.period_seconds,
+            running=run.batch,
+            single_run=self._single_run,
+            jobs_per_batch=run.jobs,
+        )
+
+    def _running(self) -> RunningBatch | None:
+        """Return the running batch, as far as its operators are the known ones."""
+        if self.running is None:
+            return None
+        names = {operator.name for operator in self._layout}
+        stages = tuple(stage for stage in self.running.batch.stages if stage.operator in names)
+        return replace(self.running.batch, stages=stages) if stages else None
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long all sources have been seen to offer nothing while nothing waited."""
+        if self.is_working or not self._tracks:
+            return 0.0
+        return min(track.idle_seconds for track in self._tracks)
 
     def _critical(self) -> tuple[CriticalWindow, ...]:
         found = [batch.critical for batch in self._batches if batch.critical is not None]
         return tuple(found[-_CRITICAL_SHOWN:])
 
     def working_before(self, progress: BatchProgress) -> float:
-        """When the last earlier batch with records began; infinity if this one is the first."""
+        """Return when the last earlier batch with records began; infinity if this one is the first."""
         earlier = (
             batch.progress for batch in reversed(self._batches) if batch.progress.start < progress.start
         )
         return next((one.start for one in earlier if one.input_records > 0), float("inf"))
 
     def executors_of_state(self) -> dict[str, int]:
-        """Executor → state bins that its tasks worked on in the newest batch with known tasks."""
+        """Return executor → state bins that its tasks worked on in the newest batch with known tasks."""
         counts: dict[str, int] = {}
         newest = next((batch for batch in reversed(self._batches) if self._has_layout(batch)), None)
         if newest is None:
@@ -146,7 +235,7 @@ class QueryCollector:
         return counts
 
     def state_tasks(self) -> tuple[StateTasks, ...]:
-        """One entry for each stage with state, in the order in which they run."""
+        """Return one entry for each stage with state, in the order in which they run."""
         known = [batch for batch in self._batches if self._has_layout(batch)][-_BATCHES_FOR_LOAD:]
         stateful = {operator.name for operator in self._layout if operator.stateful}
         found = []
@@ -160,16 +249,17 @@ class QueryCollector:
         names = {table.execution.operator for table in batch.tables}
         return bool(names) and names == {operator.name for operator in self._layout}
 
-    def _graph(self) -> LogicalGraph:
+    def _graph(self, layout: Sequence[OperatorOutline]) -> LogicalGraph:
         return LogicalGraph(
-            [Operator(o.name, scalable=o.name not in self._unscalable) for o in self._layout],
-            [(origin, operator.name) for operator in self._layout for origin in operator.fed_by],
+            [Operator(o.name, scalable=o.name not in self._unscalable) for o in layout],
+            [(origin, operator.name) for operator in layout for origin in operator.fed_by],
         )
 
     def _source_rates(
         self, batches: Sequence[ObservedBatch], start: float, now: float
     ) -> Mapping[str, SourceRate]:
-        self._last_observed = _observed_rate(batches, self.period_seconds, self._last_observed)
+        otherwise = 0.0 if self.idle_seconds > now - start else self._last_observed
+        self._last_observed = _observed_rate(batches, self.period_seconds, otherwise)
         known = [batch for batch in self._batches if self._has_layout(batch)]
         if not known:
             return {}
@@ -179,7 +269,7 @@ class QueryCollector:
         sources = [
             OfferedToSource(
                 source.input_records,
-                *track.offered(start, now, period),
+                *track.offered(start, now, period, at_rest=not self.is_working),
                 told_by_reading=track.told_by_reading,
             )
             for track, source in zip(self._tracks, telling.progress.sources, strict=False)
@@ -215,7 +305,7 @@ class QueryCollector:
 
 
 def _usual_seconds(operator: str, batches: Sequence[ObservedBatch], tasks: int) -> tuple[float, ...]:
-    """The median of each task over some batches: one slow task is no load."""
+    """Return the median of each task over some batches: one slow task is no load."""
     columns = [
         table.execution.useful_seconds
         for batch in batches
@@ -226,14 +316,14 @@ def _usual_seconds(operator: str, batches: Sequence[ObservedBatch], tasks: int) 
 
 
 def _spans(progresses: Sequence[BatchProgress], period: float | None) -> list[float]:
-    """Seconds from each batch's trigger to the next one's; the newest lasts its period or its work."""
+    """Return seconds from each batch's trigger to the next one's; the newest lasts its period or its work."""
     starts = [progress.start for progress in progresses]
     newest = max(period or 0.0, progresses[-1].timeline.total)
     return [*(later - earlier for earlier, later in pairwise(starts)), newest]
 
 
 def _observed_rate(batches: Sequence[ObservedBatch], period: float | None, otherwise: float) -> float:
-    """Records read per second, from trigger to trigger, so that a window's edges do not cut a batch."""
+    """Return records read per second, from trigger to trigger: a window's edges cut no batch."""
     if not batches:
         return otherwise
     seconds = sum(_spans([batch.progress for batch in batches], period))
@@ -249,20 +339,6 @@ def _execution(batch: ObservedBatch) -> BatchExecution:
         input_records=batch.progress.input_records,
         stages=tuple(table.execution for table in batch.tables),
         settled=batch.settled,
+        files=batch.files,
+        listing_seconds=batch.listing_seconds,
     )
-
-
-def _instances(batches: Sequence[ObservedBatch]) -> list[InstanceMetrics]:
-    """One row for each operator and slot: a slot's tasks in the window, added up."""
-    sums: dict[tuple[str, str], list[float]] = {}
-    for batch in batches:
-        for table in batch.tables:
-            stage = table.execution
-            columns = zip(
-                stage.records_in, stage.records_out, stage.useful_seconds, stage.waiting_seconds, strict=True
-            )
-            for executor, slot, values in zip(table.executor, table.slot, columns, strict=True):
-                row = sums.setdefault((stage.operator, f"{executor}/{slot}"), [0.0] * 4)
-                for number, value in enumerate(values):
-                    row[number] += float(value)
-    return [InstanceMetrics(operator, instance, *row) for (operator, instance), row in sums.items()]

@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import pairwise
 
 from penstock.observe.progress import BatchProgress
-from penstock.observe.sources import OfferedSample
+from penstock.observe.sources.offered import OfferedSample, since_reset
 
 LONGEST_UPSTREAM = 60.0
 """Seconds from an event to its arrival that count as latency; older events are history, read again."""
@@ -24,7 +24,7 @@ CLOCKS_APART = 1.0
 
 
 class MeasuredBy(Enum):
-    """What a latency rests on."""
+    """The evidence that a latency rests on."""
 
     EVENT_TIME = "event times"
     ARRIVALS = "arrivals at the source"
@@ -32,7 +32,7 @@ class MeasuredBy(Enum):
 
 
 LEAST_RECORDS = 1e-3
-"""What is less than this part of a record comes from rounding."""
+"""A smaller part of a record comes from rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ class Latency:
 
 
 def arrivals_between(samples: Sequence[OfferedSample], first: float, last: float) -> Arrivals | None:
-    """The arrivals of records number `first` to `last`, evenly spread between any two samples.
+    """Return the arrivals of records number `first` to `last`, evenly spread between any two samples.
 
     Records that came before the first sample count as having come with it, so that a latency is at least
     what is said; with that sample alone nothing is known of them.
     """
-    samples = _since_reset(samples)
+    samples = since_reset(samples)
     if len(samples) < 2 or not last - first > LEAST_RECORDS:
         return None
     begin, end = samples[0], samples[-1]
@@ -79,18 +79,8 @@ def _overlap(earlier: OfferedSample, later: OfferedSample, first: float, last: f
     return end - start, earlier.at + middle * (later.at - earlier.at)
 
 
-def _since_reset(samples: Sequence[OfferedSample]) -> Sequence[OfferedSample]:
-    """The samples since offsets or the clock last went back, as when a topic is made anew."""
-    resets = (
-        number
-        for number, (earlier, later) in enumerate(pairwise(samples), start=1)
-        if later.offered < earlier.offered or later.at < earlier.at
-    )
-    return samples[max(resets, default=0) :]
-
-
 def _arrival(samples: Sequence[OfferedSample], number: float) -> float:
-    """When the first record after this number came, by the samples around it."""
+    """Return when the first record after this number came, by the samples around it."""
     if number < samples[0].offered:
         return samples[0].at
     for earlier, later in pairwise(samples):
@@ -101,7 +91,7 @@ def _arrival(samples: Sequence[OfferedSample], number: float) -> float:
 
 
 def measured(progress: BatchProgress, arrivals: Iterable[Arrivals]) -> Latency | None:
-    """The latency of one batch; None for one that read nothing, or of whose records nothing is known."""
+    """Measure the latency of one batch; None where it read nothing, or nothing is known of its records."""
     if progress.input_records <= 0:
         return None
     arrived = _by_arrivals(progress, list(arrivals))
@@ -130,7 +120,7 @@ def _by_events(progress: BatchProgress) -> Latency | None:
 
 
 def over_batches(latencies: Sequence[Latency]) -> Latency | None:
-    """The latency of all records of some batches: each counts as often as it has records."""
+    """Return the latency of all records of some batches: each counts as often as it has records."""
     records = sum(latency.records for latency in latencies)
     if records <= 0:
         return None

@@ -47,7 +47,7 @@ class BatchTimeline:
         return max(0.0, self.total - self.offsets - self.planning - self.execution - self.commit)
 
     def phases(self, until_next: float) -> dict[str, float]:
-        """Seconds by phase over the time until the next trigger, which the batch may leave partly idle."""
+        """Return seconds by phase until the next trigger, which the batch may leave partly idle."""
         return {
             "offsets": self.offsets,
             "planning": self.planning,
@@ -111,7 +111,7 @@ def parse_progress(report: Mapping[str, Any]) -> BatchProgress:
 
 
 def _custom(stores: Sequence[Mapping[str, Any]], name: str) -> float:
-    """A metric of the state store's own, over all operators with state."""
+    """Return a metric of the state store's own, over all operators with state."""
     return sum(_count((store.get("customMetrics") or {}).get(name)) for store in stores)
 
 
@@ -149,8 +149,31 @@ def _source(report: Mapping[str, Any]) -> SourceProgress:
 
 
 def _count(value: Any) -> float:
-    """A number that may be missing (0), and may not be NaN, infinite or negative."""
+    """Return a number that may be missing (0), and may not be NaN, infinite or negative."""
     number = 0.0 if value is None else float(value)
     if not (math.isfinite(number) and number >= 0):
         raise ValueError(f"{value!r} is not a count")
     return number
+
+
+BATCHES = 5
+"""So many are taken together: the first batch after a start finds an empty cache and misses everything."""
+LEAST_READS = 10_000.0
+"""Fewer reads of blocks do not make a batch slow, whatever their share of misses."""
+MOST_MISSES = 0.5
+CACHE_KEY = "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB"
+ROOM_KEY = "spark.executor.memoryOverhead"
+
+
+def cache_advice(query: str, batches: Sequence[BatchProgress]) -> str | None:
+    """Return a larger cache where most reads miss it, with the memory beside the heap that it takes."""
+    recent = [batch for batch in batches if batch.executed][-BATCHES:]
+    missed = sum(batch.cache_misses for batch in recent)
+    reads = missed + sum(batch.cache_hits for batch in recent)
+    if len(recent) < BATCHES or reads < LEAST_READS or missed <= MOST_MISSES * reads:
+        return None
+    return (
+        f"query {query}: {missed / reads:.0%} of the block reads of its state in the last {BATCHES} batches "
+        f"missed RocksDB's cache; recommended: a larger {CACHE_KEY}, and {ROOM_KEY} larger by as much "
+        "for every bin that an executor holds"
+    )

@@ -1,9 +1,13 @@
-"""Whether a Spark session can be watched and steered, and how its application is called."""
+"""Spark sessions: whether one can be watched and steered, and starting one for a command of ours."""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from collections.abc import Mapping
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.errors import SparkUnavailable, Unsupported
@@ -42,5 +46,30 @@ def application_id(spark: SparkSession) -> str:
 
 
 def application_name(spark: SparkSession) -> str:
-    """The name that the user gave the application."""
+    """Return the name that the user gave the application."""
     return str(spark.sparkContext.appName)
+
+
+NEEDED = "it needs Java 17 or later, on the PATH or where JAVA_HOME says"
+
+
+def start_session(name: str, conf: Mapping[str, str], master: str | None = "local[*]") -> SparkSession:
+    """Start a session on this machine, or on the master that `conf` names; its workers run this Python."""
+    settings = {"spark.ui.showConsoleProgress": "false", **conf}
+    if master is not None:
+        settings.setdefault("spark.master", master)
+    if settings.get("spark.master", "").startswith("local"):
+        # workers need the packages of this Python, whichever one comes first on the path
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return start_spark(builder)
+
+
+def start_spark(builder: SparkSession.Builder) -> SparkSession:
+    """Return the session of this builder."""
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise SparkUnavailable(f"Spark does not start: {str(error).rstrip('.')}; {NEEDED}") from error

@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import orjson
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.dataflow.window import ExecutorState
@@ -24,29 +25,50 @@ Answer = TypeVar("Answer")
 
 _CLOCK_SLACK_SECONDS = 5.0
 """The driver's Python and Java read one clock, though not at the same moment."""
-_DEEPEST_DIRECTORIES = 8
+
+
+MICRO_BATCHES = "micro-batches"
+_MODES = {"ContinuousTrigger": "continuous mode", "RealTimeTrigger": "real-time mode"}
 
 
 @dataclass(frozen=True, slots=True)
 class RunningQuery:
-    """One active streaming query, with the JVM object behind it."""
+    """One active streaming query, with the JVM object behind it.
+
+    A `single_run` ends by itself when it has read what is there.
+    """
 
     query_id: str
     run_id: str
     name: str
     period_seconds: float | None
-    continuous: bool
+    mode: str
     execution: Any
+    single_run: bool = False
+
+    @property
+    def continuous(self) -> bool:
+        """Whether its tasks run on and on, all at once, rather than batch after batch."""
+        return self.mode != MICRO_BATCHES
 
 
 @contextmanager
 def spark_errors(doing: str) -> Iterator[None]:
-    """Translate what Py4J raises; a driver that is gone is not an error of the user's."""
+    """Translate what Py4J, PySpark and the connection raise; any other error is our own and passes."""
     try:
         yield
-    except (Py4JError, Py4JNetworkError, ConnectionError, OSError, AttributeError, TypeError) as error:
+    except (Py4JError, PySparkException, ConnectionError, TimeoutError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SparkUnavailable(f"Spark did not answer while {doing}: {text}") from error
+
+
+def java_context(spark: SparkSession) -> Any:
+    """Return the JVM's Spark context; SparkUnavailable once the session has been stopped."""
+    context: Any = spark.sparkContext._jsc
+    if context is None:
+        raise SparkUnavailable("this Spark session has been stopped")
+    with spark_errors("looking for its context"):
+        return context.sc()
 
 
 class SparkStatus:
@@ -56,7 +78,7 @@ class SparkStatus:
         with spark_errors("opening its status store"):
             jvm: Any = spark._jvm
             self._jvm = jvm
-            self._context: Any = spark.sparkContext._jsc.sc()
+            self._context: Any = java_context(spark)
             self._store: Any = self._context.statusStore()
             self._mapper: Any = self._jvm.com.fasterxml.jackson.databind.ObjectMapper()
             module = getattr(self._jvm.com.fasterxml.jackson.module.scala, "DefaultScalaModule$")
@@ -65,7 +87,8 @@ class SparkStatus:
             self._listed: tuple[str, tuple[RunningQuery, ...]] = ("", ())
             self._graphs: Any = getattr(self._jvm.org.apache.spark.ui.scope, "RDDOperationGraph$")
 
-    def _json(self, value: Any) -> Any:
+    def to_json(self, value: Any) -> Any:
+        """Return a Java or Scala value as plain data."""
         return orjson.loads(self._mapper.writeValueAsString(value))
 
     def _ask(self, doing: str, call: Callable[[], Answer]) -> Answer:
@@ -77,16 +100,16 @@ class SparkStatus:
         return self._ask("asking whether it runs", lambda: bool(self._context.isStopped()))
 
     def executors(self) -> list[dict[str, Any]]:
-        """The active executors, without the driver, unless it runs the tasks itself (local mode)."""
+        """Return the active executors, without the driver, unless it runs the tasks itself (local mode)."""
         with spark_errors("listing executors"):
             local = bool(self._context.isLocal())
-            listed = self._json(self._store.executorList(True))
+            listed = self.to_json(self._store.executorList(True))
         return [executor for executor in listed if local or executor["id"] != "driver"]
 
     def lost_executors(self) -> list[dict[str, Any]]:
         """Executors that are gone, with the reason; Spark keeps a bounded number."""
         with spark_errors("listing lost executors"):
-            listed = self._json(self._store.executorList(False))
+            listed = self.to_json(self._store.executorList(False))
         return [executor for executor in listed if not executor["isActive"]]
 
     def queries(self) -> list[RunningQuery]:
@@ -104,7 +127,7 @@ class SparkStatus:
 
     def _query(self, execution: Any) -> RunningQuery:
         trigger = execution.trigger()
-        kind = trigger.getClass().getSimpleName()
+        kind = str(trigger.getClass().getSimpleName()).rstrip("$")
         milliseconds = trigger.intervalMs() if kind == "ProcessingTimeTrigger" else 0
         query_id = execution.id().toString()
         return RunningQuery(
@@ -112,8 +135,9 @@ class SparkStatus:
             run_id=execution.runId().toString(),
             name=execution.name() or query_id,
             period_seconds=milliseconds / 1000 if milliseconds > 0 else None,
-            continuous=kind in ("ContinuousTrigger", "RealTimeTrigger"),
+            mode=_MODES.get(kind, MICRO_BATCHES),
             execution=execution,
+            single_run=kind in ("AvailableNowTrigger", "OneTimeTrigger"),
         )
 
     def progress(self, query: RunningQuery, after: float, now: float, at_most: int) -> list[dict[str, Any]]:
@@ -133,7 +157,7 @@ class SparkStatus:
             return fresh[::-1]
 
     def last_batch(self, query: RunningQuery) -> int:
-        """The newest batch that the query has reported; -1 before the first."""
+        """Return the newest batch that the query has reported; -1 before the first."""
         with spark_errors("reading progress"):
             report = query.execution.lastProgress()
             return -1 if report is None else int(report.batchId())
@@ -153,58 +177,41 @@ class SparkStatus:
                 job = jobs.apply(number)
                 if job.jobId() <= job_id:
                     break
-                fresh.append(self._json(job))
+                fresh.append(self.to_json(job))
             return fresh
 
+    def job(self, job_id: int) -> dict[str, Any]:
+        """Return one job as it is now."""
+        with spark_errors("reading a job"):
+            found: dict[str, Any] = self.to_json(self._store.job(job_id))
+            return found
+
     def tasks(self, stage_id: int, at_most: int) -> list[dict[str, Any]]:
-        """The tasks of the stage's first attempt."""
+        """Return the tasks of the stage's first attempt."""
         return self._ask(
-            "reading tasks", lambda: list(self._json(self._store.taskList(stage_id, 0, at_most)))
+            "reading tasks", lambda: list(self.to_json(self._store.taskList(stage_id, 0, at_most)))
         )
 
+    def stage(self, stage_id: int) -> dict[str, Any]:
+        """Return the newest attempt of a stage: its state, and how many tasks it has, runs and has done."""
+        with spark_errors("reading a stage"):
+            found: dict[str, Any] = self.to_json(self._store.lastStageAttempt(stage_id))
+            return found
+
     def outline(self, stage_id: int) -> StageOutline:
-        """What the stage is made of."""
+        """Return what the stage is made of."""
         with spark_errors("reading a stage's operations"):
             graph = self._store.operationGraphForStage(stage_id)
             dot = getattr(self._graphs, "MODULE$").makeDotFile(graph)
-            return parse_outline(dot, self._json(graph.incomingEdges()))
+            return parse_outline(dot, self.to_json(graph.incomingEdges()))
 
     def plan(self, query: RunningQuery) -> str:
-        """The physical plan of the query's newest batch, as text."""
-        return self._ask(
-            "reading the plan", lambda: str(query.execution.lastExecution().executedPlan().toString())
-        )
-
-    def unread_files(self, query: RunningQuery, description: str) -> tuple[int, int]:
-        """(files present and not yet read, files read) of the file source so described; (0, 0) if none is."""
-        with spark_errors("listing a file source"):
-            leaves = query.execution.logicalPlan().collectLeaves()
-            for number in range(leaves.size()):
-                leaf = leaves.apply(number)
-                # static tables are leaves too, and have no source
-                if leaf.getClass().getSimpleName() != "StreamingExecutionRelation":
-                    continue
-                files = leaf.source()
-                if files.toString() == description:
-                    read = int(files.seenFiles().size())
-                    present = self._count_files(description[len("FileStreamSource[") : -1])
-                    return max(0, present - read), read
-            return 0, 0
-
-    def _count_files(self, path: str) -> int:
-        """Files at a path that may hold wild cards, or in the directories there; hidden ones do not count.
-
-        Directories are laid out evenly (by date, by partition), so the first entry tells for all.
-        """
-        paths: Any = self._jvm.org.apache.hadoop.fs.Path
-        pattern = paths(path)
-        system = pattern.getFileSystem(self._context.hadoopConfiguration())
-        for _ in range(_DEEPEST_DIRECTORIES):
-            found = system.globStatus(pattern) or []
-            if not len(found) or not found[0].isDirectory():
-                return len(found)
-            pattern = paths(pattern, "[^._]*")
-        return 0
+        """Return the physical plan of the query's newest batch, as text."""
+        with spark_errors("reading the plan"):
+            execution = query.execution.lastExecution()
+            if execution is None:
+                raise SparkUnavailable(f"{query.name} has planned no batch yet")
+            return str(execution.executedPlan().toString())
 
 
 def _timestamp(report: Mapping[str, Any]) -> float:
@@ -212,7 +219,7 @@ def _timestamp(report: Mapping[str, Any]) -> float:
 
 
 def executor_state(executor: Mapping[str, Any], bins: Mapping[str, int]) -> ExecutorState:
-    """One executor as Spark lists it; `bins`: executor → state bins that it hosts."""
+    """Return one executor as Spark lists it; `bins`: executor → state bins that it hosts."""
     peak = executor.get("peakMemoryMetrics") or {}
     name = str(executor["id"])
     return ExecutorState(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.dataflow.batches import StageExecution
+from penstock.dataflow.metrics import StageExecution
 from penstock.errors import BadMetrics
 
 _CLUSTER_LABEL = re.compile(r'^\s*label="(.*)";$', re.MULTILINE)
@@ -31,7 +30,7 @@ _PYTHON_NODES = (
 
 @dataclass(frozen=True, slots=True)
 class StageOutline:
-    """What a stage is made of: plan scopes, its RDDs, and the RDDs of other stages that feed it."""
+    """The make-up of a stage: plan scopes, its RDDs, and the RDDs of other stages that feed it."""
 
     scopes: tuple[str, ...]
     rdds: frozenset[int]
@@ -74,16 +73,24 @@ def codegen_members(plan: str) -> dict[str, list[str]]:
 
 
 def _node_name(name: str, rest: str) -> str:
-    """A node with what tells it from others of its kind: its Python function, its file format."""
+    """Return a node with what tells it from others of its kind: its Python function, its file format."""
     detail = _FUNCTION if name in _PYTHON_NODES else _FORMAT if name == "FileScan" else None
     found = detail.match(rest) if detail else None
     return f"{name} {found.group(1)}" if found else name
 
 
-def layout(outlines: Sequence[StageOutline], plan: str) -> tuple[OperatorOutline, ...]:
-    """Name the stages of one batch, in the order given, and connect them."""
+def layout(
+    outlines: Sequence[StageOutline], plan: str, jobs: Sequence[int] | None = None
+) -> tuple[OperatorOutline, ...]:
+    """Name the stages of one batch, in the order given, and connect them; `jobs` is which job each is of."""
     members = codegen_members(plan)
-    names = _distinct([(_operator_name(outline.scopes, members), outline.scopes) for outline in outlines])
+    numbers = [0] * len(outlines) if jobs is None else jobs
+    names = _distinct(
+        [
+            (_operator_name(outline.scopes, members), number, outline.scopes)
+            for outline, number in zip(outlines, numbers, strict=True)
+        ]
+    )
     return tuple(
         OperatorOutline(
             name=name,
@@ -112,12 +119,13 @@ def _operator_name(scopes: Sequence[str], members: Mapping[str, list[str]]) -> s
     return " + ".join(shown or list(dict.fromkeys(nodes)) or ["stage"])
 
 
-def _distinct(stages: Sequence[tuple[str, tuple[str, ...]]]) -> list[str]:
-    """Two stages with the same nodes (a self-join) are told apart by a number.
+def _distinct(stages: Sequence[tuple[str, int, tuple[str, ...]]]) -> list[str]:
+    """Number stages that have the same nodes, as in a self-join, to tell them apart.
 
-    Spark numbers the stages of a join in no fixed order, its plan scopes it does: so these count.
+    The jobs of a batch come in the order of the user's actions, so these count first. Within a job Spark
+    numbers the stages of a join in no fixed order, but not its plan scopes: so these count next.
     """
-    distinct = [name for name, _ in stages]
+    distinct = [name for name, _, _ in stages]
     seen: dict[str, int] = {}
     for number in sorted(range(len(stages)), key=lambda number: stages[number]):
         name = stages[number][0]
@@ -129,11 +137,10 @@ def _distinct(stages: Sequence[tuple[str, tuple[str, ...]]]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class TaskTable:
-    """The successful tasks of one stage in task order, with the executor and slot that each ran on."""
+    """The successful tasks of one stage in task order, with the executor that each ran on."""
 
     execution: StageExecution
     executor: tuple[str, ...]
-    slot: tuple[int, ...]
     start: float
     end: float
 
@@ -154,14 +161,11 @@ def _task_table(operator: str, tasks: Iterable[Mapping[str, Any]]) -> TaskTable:
     ordered = [done[index] for index in sorted(done)]
     if not ordered:
         raise BadMetrics(f"{operator}: no task has reported")
-    # milliseconds, as Spark counts: in seconds a task could seem to start before its predecessor's end
     starts = [int(task["launchTime"]) for task in ordered]
     ends = [start + int(task.get("duration") or 0) for start, task in zip(starts, ordered, strict=True)]
-    executors = [str(task["executorId"]) for task in ordered]
     return TaskTable(
         execution=_columns(operator, ordered, (max(ends) - min(starts)) / 1000),
-        executor=tuple(executors),
-        slot=_slots(executors, starts, ends),
+        executor=tuple(str(task["executorId"]) for task in ordered),
         start=min(starts) / 1000,
         end=max(ends) / 1000,
     )
@@ -191,23 +195,8 @@ def _columns(operator: str, tasks: Sequence[Mapping[str, Any]], wall_seconds: fl
         useful_seconds=np.maximum(np.array(busy) - np.array(waiting), 0.0),
         waiting_seconds=np.array(waiting, dtype=np.float64),
         wall_seconds=wall_seconds,
+        cpu_seconds=np.array(
+            [(m.get("executorCpuTime", 0) + m.get("executorDeserializeCpuTime", 0)) / 1e9 for m in metrics],
+            dtype=np.float64,
+        ),
     )
-
-
-def _slots(executors: Sequence[str], starts: Sequence[int], ends: Sequence[int]) -> tuple[int, ...]:
-    """Give each task the lowest slot of its executor that is free when it starts."""
-    free: dict[str, list[int]] = {}
-    busy: dict[str, list[tuple[int, int]]] = {}
-    opened: dict[str, int] = {}
-    slots = [0] * len(starts)
-    for number in sorted(range(len(starts)), key=lambda n: starts[n]):
-        executor = executors[number]
-        idle, running = free.setdefault(executor, []), busy.setdefault(executor, [])
-        while running and running[0][0] <= starts[number]:
-            heapq.heappush(idle, heapq.heappop(running)[1])
-        if not idle:
-            heapq.heappush(idle, opened.get(executor, 0))
-            opened[executor] = opened.get(executor, 0) + 1
-        slots[number] = heapq.heappop(idle)
-        heapq.heappush(running, (ends[number], slots[number]))
-    return tuple(slots)

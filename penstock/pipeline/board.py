@@ -1,12 +1,17 @@
-"""The parallelism of every function: set by the controller or by hand, read anew by each batch."""
+"""The parallelism of every function: set by the controller or by hand, within limits, kept across runs."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 
-from penstock.errors import BadInput, NotFound
-from penstock.pipeline.limits import Limits
+from penstock.decide.limits import UnitLimits
+from penstock.errors import BadInput, JournalUnavailable, NotFound
+from penstock.journal.notebook import Notebook
+from penstock.journal.ports import Memories
 
 
 class Board:
@@ -15,31 +20,34 @@ class Board:
     A function with state has another size only when its state has moved, which `settle` says.
     """
 
-    def __init__(self, limits: Limits, start: Mapping[str, int], fixed: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, limits: UnitLimits, start: Mapping[str, int], fixed: frozenset[str] = frozenset()
+    ) -> None:
         self.limits, self._fixed = dict(limits), fixed
         self._lock = threading.Lock()
-        self._wanted = {name: min(max(start.get(name, least), least), most)
-                        for name, (least, most) in limits.items()}  # fmt: skip
+        self._wanted = {name: self._bound(name, start.get(name, 1)) for name in limits}
         self._pinned: dict[str, int] = {}
         self._running: dict[str, int] = {}
         self._settled: dict[str, int] = {}
 
+    @property
     def wanted(self) -> dict[str, int]:
         """Function → the parallelism that it is to have."""
         with self._lock:
             return dict(self._wanted)
 
+    @property
     def sizes(self) -> dict[str, int]:
         """Function → the parallelism of its next batch."""
         with self._lock:
             return {**self._wanted, **self._settled}
 
     def settle(self, function: str, size: int) -> None:
-        """The state of a function lies as this size needs it."""
-        least, most = self.limits[function]
+        """Note that the state of a function lies as this size needs it."""
         with self._lock:
-            self._settled[function] = min(max(size, least), most)
+            self._settled[function] = self._bound(function, size)
 
+    @property
     def pinned(self) -> dict[str, int]:
         """Functions whose parallelism was set by hand."""
         with self._lock:
@@ -50,8 +58,7 @@ class Board:
         with self._lock:
             for name, size in sizes.items():
                 if name in self._wanted and name not in self._pinned and name not in self._fixed:
-                    least, most = self.limits[name]
-                    self._wanted[name] = min(max(size, least), most)
+                    self._wanted[name] = self._bound(name, size)
             return dict(self._wanted)
 
     def pin(self, function: str, size: int | None) -> int:
@@ -70,6 +77,7 @@ class Board:
             self._pinned[function] = self._wanted[function] = size
             return size
 
+    @property
     def unsettled(self) -> frozenset[str]:
         """Functions whose state does not lie as they are wanted: only another move changes that."""
         with self._lock:
@@ -83,17 +91,62 @@ class Board:
                 self.pin(function, size)
 
     def begin_batch(self, function: str) -> int:
-        """The parallelism that this batch is to run with."""
+        """Return the parallelism that this batch is to run with."""
         with self._lock:
             self._running[function] = self._settled.get(function, self._wanted[function])
             return self._running[function]
 
     def end_batch(self, function: str) -> None:
-        """The batch is over."""
+        """Note that the batch is over."""
         with self._lock:
             self._running.pop(function, None)
 
+    @property
     def in_effect(self) -> dict[str, int]:
         """Function → what it works with now; between batches that is what the next one will have."""
         with self._lock:
             return {**self._wanted, **self._settled, **self._running}
+
+    def _bound(self, function: str, size: int) -> int:
+        least, most = self.limits[function]
+        return min(max(size, least), most)
+
+
+log = logging.getLogger(__name__)
+
+KIND = "pipeline sizes"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Function → instances, and those among them that were set by hand."""
+
+    wanted: Mapping[str, int] = field(default_factory=dict)
+    pinned: Mapping[str, int] = field(default_factory=dict)
+
+
+class SizeMemory:
+    """Keeps what changes; a journal that fails costs the memory, never the pipeline."""
+
+    def __init__(self, memories: Memories, owner: str) -> None:
+        self._notebook = Notebook(memories, owner, KIND)
+
+    def recall(self) -> Sizes:
+        """Return what the run before had at its end."""
+        try:
+            found = self._notebook.read()
+        except JournalUnavailable as error:
+            log.warning("%s: the sizes of the last run are not known: %s", self._notebook.owner, error)
+            return Sizes()
+        known = {name: body.get("instances") for name, body in found.items()}
+        # True is an int in Python
+        sizes = {name: n for name, n in known.items() if type(n) is int and n >= 1}
+        return Sizes(sizes, {name: size for name, size in sizes.items() if found[name].get("pinned") is True})
+
+    def keep(self, now: float, board: Board) -> None:
+        """Write down what differs from the last time."""
+        pinned = board.pinned
+        sizes = {name: {"instances": n, "pinned": name in pinned} for name, n in board.wanted.items()}
+        # the loop says so if the journal is away, and the next call tries again
+        with suppress(JournalUnavailable):
+            self._notebook.write(now, sizes)

@@ -1,4 +1,4 @@
-"""What a pipeline is: its functions and topics, said in Python or YAML, and checked before anything runs."""
+"""A pipeline: its functions and topics, written in Python or YAML, and checked before anything runs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import BadInput
-from penstock.pipeline.layout import Layout, laid_out
-from penstock.pipeline.options import limits, named, seconds, several, text, topic_named, written_topic
-from penstock.pipeline.topics import Location, Stream, Topic
+from penstock.pipeline.topics import Layout, Location, Stream, Topic, lay_out
+from penstock.units.fields import parse_duration
 
 if TYPE_CHECKING:
     from penstock.pipeline.handle import PipelineHandle
@@ -24,7 +23,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 class Takes(Enum):
-    """What a function is called with."""
+    """The form in which a function is given its records."""
 
     PANDAS = "pandas"
     """A pandas DataFrame of some records; gives back one."""
@@ -66,7 +65,7 @@ class Pipeline:
     """Functions joined by topics; `topics` says where those lie that do not say it themselves."""
 
     def __init__(self, name: str, topics: Location | None = None) -> None:
-        self.name = named("pipeline", name)
+        self.name = check_name("pipeline", name)
         self.location = topics
         self.functions: dict[str, Function] = {}
         self._topics: dict[str, Topic] = {}
@@ -75,7 +74,7 @@ class Pipeline:
         """Declare a topic: its schema, which every topic needs that no function writes, and its place."""
         if name in self._topics:
             raise BadInput(f"{self.name}: topic {name!r} is declared twice")
-        declared = Topic(topic_named("topic", name), text(f"topic {name!r}", "schema", schema), at)
+        declared = Topic(check_topic("topic", name), parse_text(f"topic {name!r}", "schema", schema), at)
         self._topics[name] = declared
         return declared
 
@@ -114,19 +113,19 @@ class Pipeline:
         key) makes it a keyed stateful one; `key` alone brings records of one key to one instance, and
         `order` sorts them there by a column. `timeout` bounds one call.
         """
-        called = named("function", name or str(getattr(call, "__name__", "")))
+        called = check_name("function", name or str(getattr(call, "__name__", "")))
         place = f"function {called!r}"
-        topics, written = self._joined(called, reads, writes)
-        kept, ordered = several(place, "key", key), text(place, "order", order)
+        topics, written = self._join(called, reads, writes)
+        kept, ordered = parse_names(place, "key", key), parse_text(place, "order", order)
         if ordered and not kept:
             raise BadInput(f"{place}: order needs a key, for records are ordered within one")
-        least, most = limits(place, parallelism)
-        kind = _takes(place, takes, text(place, "state", state), kept)
-        target, bound = seconds(place, "latency_target", latency_target), seconds(place, "timeout", timeout)
+        least, most = parse_limits(place, parallelism)
+        kind = _choose_form(place, takes, parse_text(place, "state", state), kept)
+        target = parse_seconds(place, "latency_target", latency_target)
+        bound, shape = parse_seconds(place, "timeout", timeout), parse_text(place, "schema", schema)
         function = Function(
-            called, call, topics, written, kind, least, most, target, text(place, "schema", schema), kept,
-            state, ordered, bound,
-        )  # fmt: skip
+            called, call, topics, written, kind, least, most, target, shape, kept, state, ordered, bound
+        )
         self.functions[called] = function
         return function
 
@@ -134,20 +133,20 @@ class Pipeline:
         self, name: str, query: Any, *, reads: str | tuple[str, ...] | list[str], writes: str | None = None
     ) -> Function:
         """Register a streaming query that runs already: it is watched as one instance, and never changed."""
-        topics, written = self._joined(named("function", name), reads, writes)
+        topics, written = self._join(check_name("function", name), reads, writes)
         function = Function(name, query, topics, written, Takes.QUERY, 1, 1)
         self.functions[name] = function
         return function
 
-    def _joined(self, name: str, reads: object, writes: object) -> tuple[tuple[str, ...], str | None]:
-        """The topics of a new function, as it reads and writes them."""
+    def _join(self, name: str, reads: object, writes: object) -> tuple[tuple[str, ...], str | None]:
+        """Return the topics of a new function, as it reads and writes them."""
         if name in self.functions:
             raise BadInput(f"{self.name}: function {name!r} is defined twice")
         place = f"{self.name}: function {name!r}"
-        topics = tuple(topic_named(f"{place} reads", one) for one in several(place, "reads", reads))
+        topics = tuple(check_topic(f"{place} reads", one) for one in parse_names(place, "reads", reads))
         if not topics:
             raise BadInput(f"{place} reads no topic")
-        return topics, written_topic(f"{place} writes", writes)
+        return topics, check_written(f"{place} writes", writes)
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -158,23 +157,21 @@ class Pipeline:
                 found.setdefault(name, Topic(name))
         for function in self.functions.values():
             if function.writes and function.schema and found[function.writes].schema is None:
-                declared = found[function.writes]
-                found[function.writes] = Topic(declared.name, function.schema, declared.at)
+                found[function.writes] = replace(found[function.writes], schema=function.schema)
         return found
 
     def layout(self, fixed: frozenset[str] = frozenset()) -> Layout:
-        """The graph of functions and topics, some of which are not scaled; BadInput names what is wrong."""
+        """Build the graph of functions and topics, some not scaled; BadInput names what is wrong."""
         if not self.functions:
-            raise BadInput(f"{self.name}: the pipeline has no functions")
-        declared = frozenset(self._topics)
-        _check_topics(self, declared)
-        return laid_out(
-            {name: (one.reads, one.writes) for name, one in self.functions.items()},
-            fixed | {name for name, one in self.functions.items() if not one.scalable},
-        )
+            hint = "add one with `pipeline.function`, in YAML under functions:"
+            raise BadInput(f"{self.name}: the pipeline has no functions; {hint}")
+        _check_names(self, frozenset(self._topics))
+        unscalable = {name for name, one in self.functions.items() if not one.scalable}
+        joined = {name: (one.reads, one.writes) for name, one in self.functions.items()}
+        return lay_out(joined, fixed | unscalable)
 
     def check(self) -> Layout:
-        """All that must hold before the pipeline can run: the graph, schemas and places."""
+        """Check all that must hold before the pipeline can run: the graph, schemas and places."""
         layout = self.layout()
         for name, topic in self.topics.items():
             self._check_topic(name, topic)
@@ -200,7 +197,7 @@ class Pipeline:
             wanted = f"schema= of function {written[0].name!r}" if written else f"topic({name!r}, schema=...)"
             raise BadInput(f"{self.name}: topic {name!r} has no schema; give {wanted}")
         for one in written:
-            if one.schema is not None and _squeezed(one.schema) != _squeezed(topic.schema):
+            if one.schema is not None and _squeeze(one.schema) != _squeeze(topic.schema):
                 raise BadInput(
                     f"{self.name}: function {one.name!r} writes {one.schema!r} to topic {name!r}, "
                     f"whose schema is {topic.schema!r}"
@@ -213,8 +210,8 @@ class Pipeline:
         return run(self, spark, **options)
 
 
-def _check_topics(pipeline: Pipeline, declared: frozenset[str]) -> None:
-    """A topic is known by its declaration or by its writer; names must tell functions and topics apart."""
+def _check_names(pipeline: Pipeline, declared: frozenset[str]) -> None:
+    """Check that each topic is declared or written, and that no function has the name of a topic."""
     written = {one.writes for one in pipeline.functions.values() if one.writes}
     for function in pipeline.functions.values():
         for topic in function.reads:
@@ -230,7 +227,7 @@ def _check_topics(pipeline: Pipeline, declared: frozenset[str]) -> None:
             raise BadInput(f"{pipeline.name}: {name!r} is the name of a function and of a topic")
 
 
-def _takes(place: str, given: str | None, state: str | None, key: tuple[str, ...]) -> Takes:
+def _choose_form(place: str, given: str | None, state: str | None, key: tuple[str, ...]) -> Takes:
     known = [one.value for one in Takes if one is not Takes.QUERY]
     if given is not None and given not in known:
         raise BadInput(f"{place}: takes {given!r}, not one of {', '.join(known)}")
@@ -243,5 +240,80 @@ def _takes(place: str, given: str | None, state: str | None, key: tuple[str, ...
     return Takes(given) if given else Takes.PANDAS
 
 
-def _squeezed(schema: str) -> str:
+def _squeeze(schema: str) -> str:
     return re.sub(r"\s+", " ", schema.replace(",", " , ")).strip().lower()
+
+
+DEAD_LETTERS = "{}.dead"
+"""The topic of a function's dead letters; no function may write one of such a name."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def check_name(kind: str, name: object) -> str:
+    """Check the name of a pipeline or function: it becomes part of paths, query names and pools."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BadInput(
+            f"{kind}: {name!r} is not a name of letters, digits, - and _ that starts with a letter"
+        )
+    return name
+
+
+def check_topic(place: str, name: object) -> str:
+    """Check the name of a topic, as Kafka has them, that can be a directory."""
+    if not isinstance(name, str) or not _TOPIC.fullmatch(name):
+        raise BadInput(f"{place}: {name!r} is not a topic's name: letters, digits, ., - and _, no _ in front")
+    return name
+
+
+def check_written(place: str, name: object) -> str | None:
+    """Check the topic that a function writes, if it does."""
+    if name is None:
+        return None
+    written = check_topic(place, name)
+    if written.endswith(DEAD_LETTERS.format("")):
+        raise BadInput(f"{place}: {written!r} is a name for dead letters")
+    return written
+
+
+def parse_names(place: str, option: str, given: object) -> tuple[str, ...]:
+    """Return one text or a list of them, none twice."""
+    texts = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, tuple | list) or not all(isinstance(one, str) and one for one in texts):
+        raise BadInput(f"{place}: {option} is {given!r}, not a name or a list of names")
+    for number, one in enumerate(texts):
+        if one in texts[:number]:
+            raise BadInput(f"{place}: {option} names {one!r} twice")
+    return tuple(texts)
+
+
+def parse_text(place: str, option: str, given: object) -> str | None:
+    """Return a text, where there is one."""
+    if given is None:
+        return None
+    if not isinstance(given, str) or not given.strip():
+        raise BadInput(f"{place}: {option} is {given!r}, not a text")
+    return given
+
+
+def parse_limits(place: str, given: object) -> tuple[int, int]:
+    """Return the least and the most instances; a single number is both."""
+    pair = (given, given) if isinstance(given, int) else given
+    if isinstance(pair, tuple | list) and len(pair) == 2:
+        least, most = pair
+        whole = all(isinstance(one, int) and not isinstance(one, bool) for one in pair)
+        if whole and 1 <= least <= most:
+            return least, most
+    raise BadInput(f"{place}: parallelism {given!r} is not a number or (least, most), from 1 on")
+
+
+def parse_seconds(place: str, option: str, given: object) -> float | None:
+    """Return a duration above zero, where there is one."""
+    try:
+        found = None if given is None else parse_duration(given)
+    except ValueError as error:
+        raise BadInput(f"{place}: {option}: {error}") from None
+    if found is not None and found <= 0:
+        raise BadInput(f"{place}: {option} is {given!r}, not above 0")
+    return found

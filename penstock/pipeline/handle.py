@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.control import ControlServer, secure_directory
 from penstock.errors import ActionFailed, BadInput, NotLeading, PenstockError
 from penstock.journal.leases import Lease
 from penstock.pipeline.definition import Pipeline
 from penstock.pipeline.leader import LeaseKeeper
+from penstock.runtime.control import ControlServer, secure_directory
 
 if TYPE_CHECKING:
     from penstock.pipeline.monitor import BatchDone
     from penstock.pipeline.spark_term import Queries, Term
-    from penstock.settings import Settings
+    from penstock.settings.model import Settings
 
 log = logging.getLogger(__name__)
 
@@ -89,22 +89,25 @@ class PipelineHandle:
         return self._shown.queries if self._shown is not None else {}
 
     def status(self) -> dict[str, Any]:
-        """How every function stands, and what was decided lately, as plain data."""
-        term = self._shown
+        """Return how every function stands, and what was decided lately, as plain data."""
+        term, reads, writes = self._shown, self._layout.reads, self._layout.writes
         return {
             "pipeline": self.name,
-            "policy": self._settings.policy,
+            "policy": self._settings.run.policy,
             "running": self.running,
             "leads": self.leads,
             "leader": self._keeper.leadership.leader,
             "now": time.time(),
-            "functions": {name: self._function(term, name) for name in self._layout.functions},
+            "functions": {
+                name: term.function(name) if term else {"reads": list(reads[name]), "writes": writes[name]}
+                for name in self._layout.functions
+            },
             "decisions": term.decisions() if term is not None else [],
             "error": self._broken or self._error,
         }
 
     def batches(self, function: str) -> tuple[BatchDone, ...]:
-        """The newest batches of a function, each with the parallelism that it ran at."""
+        """Return the newest batches of a function, each with the parallelism that it ran at."""
         term = self._shown or self._leading()
         return term.batches(function)
 
@@ -137,11 +140,6 @@ class PipelineHandle:
             self._close()
         self._stopped.set()
 
-    def _function(self, term: Term | None, name: str) -> dict[str, Any]:
-        if term is not None:
-            return term.function(name)
-        return {"reads": list(self._layout.reads[name]), "writes": self._layout.writes[name]}
-
     @property
     def _shown(self) -> Term | None:
         """After a stop, what was there before it can still be looked at."""
@@ -169,7 +167,7 @@ class PipelineHandle:
                 if error != self._error:
                     log.exception("%s: the controller failed in a cycle; the functions run on", self.name)
                 self._error = error
-            self._stopping.wait(min(TICK_SECONDS, self._settings.policy_interval / 2))
+            self._stopping.wait(min(TICK_SECONDS, self._settings.manager.policy_interval / 2))
 
     def _step(self, lease: Lease | None) -> None:
         """Begin, go on, or end, as the lease says."""
@@ -207,10 +205,10 @@ class PipelineHandle:
             term.stop()
 
     def _listen(self) -> None:
-        if not self._settings.control_socket:
+        if not self._settings.run.control_socket:
             return
         try:
-            directory = Path(self._settings.runtime_directory)
+            directory = Path(self._settings.run.runtime_directory)
             secure_directory(directory)
             self._control = ControlServer(directory / SOCKETS, self.name, self._answer)
         except (PenstockError, OSError) as error:

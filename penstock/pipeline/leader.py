@@ -5,35 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
 
-from penstock.decide.outcome import Outcome
 from penstock.errors import JournalUnavailable
-from penstock.follow_up import left_open
-from penstock.journal.leases import Lease
-from penstock.journal.records import ActionRecord
+from penstock.journal.leases import Lease, Leases
+from penstock.journal.ports import Record
+from penstock.runtime.follow_up import conclude_left_open
 
 log = logging.getLogger(__name__)
 
 BEATS_PER_LEASE = 4
 """A leader may miss some of its beats, as on a machine with much to do, and still leads."""
-
-
-class LeaseStore(Protocol):
-    """Where leases are kept; raises JournalUnavailable."""
-
-    def seen(self, name: str) -> Lease | None:
-        """The lease as it stands."""
-
-    def take(self, name: str, holder: str, seen: Lease | None) -> Lease | None:
-        """Lead, unless anything has changed."""
-
-    def renew(self, lease: Lease) -> Lease | None:
-        """Go on leading, unless another does."""
-
-    def release(self, lease: Lease) -> None:
-        """Give it back."""
 
 
 class Leadership:
@@ -43,7 +25,7 @@ class Leadership:
     without a written intent it changes nothing.
     """
 
-    def __init__(self, store: LeaseStore, name: str, holder: str, patience: float) -> None:
+    def __init__(self, store: Leases, name: str, holder: str, patience: float) -> None:
         self.name, self.holder, self.patience = name, holder, patience
         self.lease: Lease | None = None
         self.before: str | None = None
@@ -134,18 +116,8 @@ class LeaseKeeper:
                 log.exception("%s: the lease could not be looked after", self.leadership.name)
 
 
-class Endings(Protocol):
-    """The journal, as far as open actions go; raises JournalUnavailable."""
-
-    def unfinished(self, application: str) -> Sequence[ActionRecord]:
-        """Actions without an outcome."""
-
-    def ended(self, now: float, action_id: int, outcome: Outcome) -> None:
-        """Write down what became of an action."""
-
-
-def close_left_open(endings: Endings, before: str | None, held: Mapping[str, int], now: float) -> None:
+def close_left_open(record: Record, before: str | None, held: Mapping[str, int], now: float) -> None:
     """Close what the leader before left open with what is there now: nothing is done a second time."""
-    for action in endings.unfinished(before) if before else ():
-        endings.ended(now, action.action_id, left_open(now, action, held))
+    for action in record.unfinished(before) if before else ():
+        record.ended(now, action.action_id, conclude_left_open(now, action, held))
         log.warning("%s: action %d was left open, and is closed", before, action.action_id)

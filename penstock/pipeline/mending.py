@@ -21,19 +21,19 @@ class Mending:
         self._next: float | None = None
         self._running_since: float | None = None
 
-    def runs(self, now: float) -> None:
-        """The query is seen to run."""
+    def note_running(self, now: float) -> None:
+        """Note that the query is seen to run."""
         if self._running_since is None:
             self._running_since = now
         elif now - self._running_since >= CALM_SECONDS:
             self._tries = 0
 
-    def worked(self) -> None:
-        """A batch has ended well."""
+    def note_batch(self) -> None:
+        """Note that a batch has ended well."""
         self._tries = 0
 
     def is_due(self, now: float) -> bool:
-        """Whether a query that does not run is to be started now; counts as a try if so."""
+        """Tell whether a query that does not run is to be started now; count it as a try if so."""
         self._running_since = None
         if self._tries >= MOST_TRIES:
             self.given_up = True

@@ -1,4 +1,4 @@
-"""How a function is called on a worker: batch by batch, and record by record around those that fail.
+"""Functions at work on a worker: batch by batch, key by key, and record by record around failures.
 
 A record that makes the function raise, exit, or run longer than its timeout, becomes a dead letter; all
 others are served. Such a record is found by halving the batch, so a function may be called again with records
@@ -42,7 +42,7 @@ class DeadLetter:
 
 @dataclass(slots=True)
 class Served:
-    """What came of one batch: tables for the topic, and dead letters."""
+    """The result of one batch: tables for the topic, and dead letters."""
 
     tables: list[pa.Table] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Server:
     timeout: float | None = None
 
     def serve(self, batch: pa.RecordBatch) -> Served:
-        """All records of a batch, each once among the results or the dead letters."""
+        """Return all records of a batch, each once among the results or the dead letters."""
         served = Served()
         self._serve(batch, served)
         return served
@@ -74,14 +74,14 @@ class Server:
                 self._serve(batch.slice(0, half), served)
                 self._serve(batch.slice(half), served)
             else:
-                served.dead.append(letter(batch, problem))
+                served.dead.append(write_letter(batch, problem))
             return
         if self.schema is not None:
-            served.tables.append(conformed(self.function, result, self.schema))
+            served.tables.append(conform(self.function, result, self.schema))
 
 
-def conformed(function: str, result: Any, schema: pa.Schema) -> pa.Table:
-    """The result with exactly the columns and types of the schema; WrongSchema names function and column."""
+def conform(function: str, result: Any, schema: pa.Schema) -> pa.Table:
+    """Cast the result to the schema's columns and types; WrongSchema names function and column."""
     table = as_table(function, result)
     unknown = [name for name in table.column_names if name not in schema.names]
     missing = [name for name in schema.names if name not in table.column_names]
@@ -104,7 +104,7 @@ def _column(function: str, table: pa.Table, wanted: pa.Field) -> pa.ChunkedArray
 
 
 def as_table(function: str, result: Any) -> pa.Table:
-    """What a function returned, as Arrow; WrongSchema if it is no batch of records."""
+    """Return what a function returned, as Arrow; WrongSchema if it is no batch of records."""
     if isinstance(result, pa.Table):
         return result
     if isinstance(result, pa.RecordBatch):
@@ -119,39 +119,33 @@ def as_table(function: str, result: Any) -> pa.Table:
     raise WrongSchema(f"function {function!r} returned {type(result).__name__}, not a batch of records")
 
 
-def letter(record: pa.RecordBatch, problem: BaseException) -> DeadLetter:
-    """The dead letter of the only record of a batch."""
-    text = json.dumps(record.to_pylist()[0], default=_written)
+def write_letter(record: pa.RecordBatch, problem: BaseException) -> DeadLetter:
+    """Write the dead letter of the only record of a batch."""
+    text = json.dumps(record.to_pylist()[0], default=_write_value)
     return DeadLetter(text, f"{type(problem).__name__}: {problem}"[:LONGEST_ERROR])
 
 
-def _written(value: Any) -> str:
+def _write_value(value: Any) -> str:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-def outcomes(served: Served, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Results and dead letters in one shape, told apart by the column of the outcome."""
-    nothing = pa.nulls
+def mark_outcomes(served: Served, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield results and dead letters in one shape, told apart by the column of the outcome."""
+    shape = with_outcome(schema)
     for table in served.tables:
-        size = len(table)
-        marks = [
-            pa.array([SERVED] * size, pa.string()),
-            nothing(size, pa.string()),
-            nothing(size, pa.string()),
-        ]
-        columns = [*(table.column(name) for name in schema.names), *marks]
-        yield from pa.Table.from_arrays(columns, schema=with_outcome(schema)).combine_chunks().to_batches()
+        nothing = pa.nulls(len(table), pa.string())
+        columns = [table.column(name) for name in schema.names]
+        columns += [pa.array([SERVED] * len(table), pa.string()), nothing, nothing]
+        yield from pa.Table.from_arrays(columns, schema=shape).combine_chunks().to_batches()
     if served.dead:
-        size = len(served.dead)
-        columns = [nothing(size, one.type) for one in schema]
-        columns.append(pa.array([DEAD] * size, pa.string()))
-        columns.append(pa.array([one.record for one in served.dead], pa.string()))
-        columns.append(pa.array([one.error for one in served.dead], pa.string()))
-        yield pa.RecordBatch.from_arrays(columns, schema=with_outcome(schema))
+        told = [(DEAD, one.record, one.error) for one in served.dead]
+        columns = [pa.nulls(len(told), one.type) for one in schema]
+        columns += [pa.array(column, pa.string()) for column in zip(*told, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=shape)
 
 
 def with_outcome(schema: pa.Schema) -> pa.Schema:
-    """The schema of results and dead letters together; results may be null where a record has died."""
+    """Return the schema of results and dead letters together; results may be null where a record has died."""
     fields = [pa.field(one.name, one.type) for one in schema]
     return pa.schema([*fields, *(pa.field(name, pa.string()) for name in (OUTCOME, RECORD, ERROR))])
 
@@ -173,3 +167,43 @@ def time_limit(seconds: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+State = tuple[Any, ...]
+KeyedCall = Callable[[tuple[Any, ...], Any, State | None], tuple[Any, State | None]]
+"""(key, pandas DataFrame, state or None) in, (pandas DataFrame, new state or None to forget the key) out."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedServer:
+    """Calls one keyed function; a record that fails leaves the state as it was."""
+
+    function: str
+    call: KeyedCall
+    schema: pa.Schema | None
+    timeout: float | None = None
+
+    def serve(self, key: tuple[Any, ...], frame: Any, state: State | None) -> tuple[Served, State | None]:
+        """Return all records of a key; where they fail together, one after the other."""
+        served = Served()
+        state, failed = self._try(key, frame, state, served)
+        for number in range(len(frame)) if failed is not None else ():
+            single, problem = frame.iloc[number : number + 1], failed
+            if len(frame) > 1:
+                state, problem = self._try(key, single, state, served)
+            if problem is not None:
+                record = pa.RecordBatch.from_pandas(single, preserve_index=False)
+                served.dead.append(write_letter(record, problem))
+        return served, state
+
+    def _try(
+        self, key: tuple[Any, ...], frame: Any, state: State | None, served: Served
+    ) -> tuple[State | None, BaseException | None]:
+        try:
+            with time_limit(self.timeout):
+                result, after = self.call(key, frame, state)
+        except (Exception, SystemExit) as problem:
+            return state, problem
+        if self.schema is not None and result is not None:
+            served.tables.append(conform(self.function, result, self.schema))
+        return after, None

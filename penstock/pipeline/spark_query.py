@@ -27,13 +27,12 @@ from pyspark.sql.types import StructType
 from penstock.errors import ActionFailed, BadInput
 from penstock.pipeline.board import Board
 from penstock.pipeline.definition import Function, Pipeline, Takes
-from penstock.pipeline.keyed import KeyedServer
 from penstock.pipeline.mending import Mending
 from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor
-from penstock.pipeline.serving import DEAD, ERROR, OUTCOME, RECORD, SERVED, Server
-from penstock.pipeline.spark_checks import check_result
+from penstock.pipeline.serving import DEAD, ERROR, OUTCOME, RECORD, SERVED, KeyedServer, Server
+from penstock.pipeline.spark_schemas import check_result
 from penstock.pipeline.spark_topics import Written, publish, read_topic
-from penstock.pipeline.spark_worker import Work, WorkParam, batch_call, keyed_call
+from penstock.pipeline.spark_worker import Work, WorkParam, make_batch_call, make_keyed_call
 from penstock.pipeline.topics import Location
 
 log = logging.getLogger(__name__)
@@ -66,13 +65,14 @@ class FunctionQuery:
     ) -> None:
         self.function = function
         self.error: str | None = None
-        """What no second try would mend."""
+        """A fault that no second try would mend."""
         self.mending = Mending()
         self._spark, self._pipeline, self._board, self._monitor = spark, pipeline, board, monitor
         self._work: Accumulator[Work] = spark.sparkContext.accumulator({}, WorkParam())
         self._query: StreamingQuery | None = None
         self._place: tuple[str, float] = ("", 0.0)
         self._trouble: str | None = None
+        """What broke the query off, for as long as no batch has ended since."""
         self._batch_since: float | None = None
         self._started = threading.Event()
         self._stopping = False
@@ -110,10 +110,9 @@ class FunctionQuery:
             self._query.stop()
 
     def _await_boundary(self, query: StreamingQuery) -> None:
-        """Spark interrupts a query wherever it is, and cannot go on from a half-written offset log.
+        """Wait until no log is being written: Spark cannot go on from a half-written offset log.
 
-        So it is stopped where no log is being written: at the beginning of a batch, inside a long one, or
-        when it has had nothing to do for a while.
+        That is at the beginning of a batch, inside a long one, or after a while with nothing to do.
         """
         idle, deadline = 0, time.monotonic() + _STOP_SECONDS
         while query.isActive and idle < _IDLE_CHECKS and time.monotonic() < deadline:
@@ -124,37 +123,34 @@ class FunctionQuery:
             idle = 0 if at_work else idle + 1
 
     def _await_stop(self) -> None:
-        """A batch that ends before Spark was told to stop would count as a failure, and be logged as one."""
+        """Wait: a batch that ends before Spark was told to stop would count as a failure."""
         deadline = time.monotonic() + _STOP_SECONDS
         while self.query.isActive and time.monotonic() < deadline:
             time.sleep(0.02)
 
     def failure(self) -> str | None:
-        """Why the function no longer runs; None while it does, or is about to be started again."""
+        """Return why the function no longer runs; None while it does, or is about to be started again."""
         if self._query is None or self._query.isActive or self._stopping:
             return None
-        return self.error or (self.trouble() if self.mending.given_up else None)
+        return self.error or (self._trouble if self.mending.given_up else None)
 
     def spark_is_gone(self) -> bool:
-        """Whether the session was stopped: there is nothing left that could be started again."""
+        """Tell whether the session was stopped: there is nothing left that could be started again."""
         context: Any = self._spark.sparkContext
         return context._jsc is None
 
-    def trouble(self) -> str | None:
-        """What broke the query off, for as long as no batch has ended since."""
-        return self._trouble
-
-    def at_batch_seconds(self, now: float) -> float | None:
-        """For how long the batch under way has been; a call that hangs shows here."""
+    def describe(self, now: float) -> dict[str, Any]:
+        """Return how it stands: restarts, what broke it off, and how long the batch under way has been."""
         since = self._batch_since
-        return None if since is None else max(0.0, now - since)
+        at_batch = None if since is None else max(0.0, now - since)
+        return {"restarts": self.mending.restarts, "trouble": self._trouble, "at_batch_seconds": at_batch}
 
     def mend(self, now: float) -> None:
         """Start a query again that Spark or a broker has broken off, from its checkpoint."""
         if self._query is None or self._stopping or self.error is not None:
             return
         if self._query.isActive:
-            self.mending.runs(now)
+            self.mending.note_running(now)
             return
         self._trouble = self._trouble or _first_line(self._query.exception())
         if self.mending.is_due(now):
@@ -169,31 +165,31 @@ class FunctionQuery:
         places = {name: topics[name].at or self._pipeline.location for name in function.reads}
         streams = [read_topic(self._spark, topics[name], _there(places[name])) for name in function.reads]
         joined = reduce(DataFrame.unionByName, streams)
-        return self._keyed(joined) if function.takes is Takes.KEYED else joined
+        return self._apply_by_key(joined) if function.takes is Takes.KEYED else joined
 
-    def _keyed(self, stream: DataFrame) -> DataFrame:
+    def _apply_by_key(self, stream: DataFrame) -> DataFrame:
         function = self.function
         assert function.state is not None
         server = KeyedServer(function.name, function.call, self._arrow(), function.timeout)
-        call = keyed_call(server, self._work, function.order)
+        call = make_keyed_call(server, self._work, function.order)
         shape = self._outcome_ddl()
         return stream.groupBy(*function.key).applyInPandasWithState(
             call, shape, function.state, "append", "NoTimeout"
         )
 
+    @property
+    def _ddl(self) -> str | None:
+        return self._pipeline.topics[self.function.writes].schema if self.function.writes else None
+
     def _schema(self) -> StructType | None:
-        topic = self._pipeline.topics[self.function.writes] if self.function.writes else None
-        if topic is None or topic.schema is None:
-            return None
-        return self._spark.createDataFrame([], topic.schema).schema
+        return None if self._ddl is None else self._spark.createDataFrame([], self._ddl).schema
 
     def _arrow(self) -> pa.Schema | None:
         schema = self._schema()
         return to_arrow_schema(schema) if schema is not None else None
 
     def _outcome_ddl(self) -> str:
-        topic = self._pipeline.topics[self.function.writes] if self.function.writes else None
-        return f"{topic.schema}, {_OUTCOME_DDL}" if topic is not None else _OUTCOME_DDL
+        return _OUTCOME_DDL if self._ddl is None else f"{self._ddl}, {_OUTCOME_DDL}"
 
     def _step(self, batch: DataFrame, batch_id: int) -> None:
         self._started.wait()
@@ -206,9 +202,12 @@ class FunctionQuery:
         try:
             self._work.value = {}
             self._perform(batch, batch_id, parallelism)
-            done = BatchDone(self.function.name, batch_id, start, time.time(), parallelism, self._reported())
-            self._monitor.finished(done)
-            self.mending.worked()
+            reported = sorted(self._work.value.items())
+            work = tuple(InstanceWork(number, *figures) for number, figures in reported)
+            self._monitor.take_in(
+                BatchDone(self.function.name, batch_id, start, time.time(), parallelism, work)
+            )
+            self.mending.note_batch()
             self._trouble = None
         except Exception as problem:
             if self._stopping:  # broken off, and run again at the next start
@@ -220,7 +219,7 @@ class FunctionQuery:
             self._board.end_batch(self.function.name)
 
     def _blame(self, problem: Exception) -> None:
-        """A wrong schema is the function's own; all else may pass, as a broker or an executor comes back."""
+        """Note why a batch failed; only a wrong schema is the function's own fault, all else may pass."""
         found = _WRONG_SCHEMA.search(str(problem))
         self._trouble = found.group(1).strip() if found else f"{type(problem).__name__}: {problem}"[:500]
         if found:
@@ -238,13 +237,13 @@ class FunctionQuery:
             server = Server(
                 self.function.name, self.function.call, takes is Takes.ARROW, schema, self.function.timeout
             )
-            call = batch_call(server, schema if schema is not None else pa.schema([]), self._work)
+            call = make_batch_call(server, schema if schema is not None else pa.schema([]), self._work)
             publish(
                 self._spark, self._spread(batch, parallelism).mapInArrow(call, self._outcome_ddl()), target
             )
 
     def _target(self, batch_id: int) -> Written:
-        """A new checkpoint counts batches from 0 again: the query's id tells its batches from older ones."""
+        """Name the batch with the query's id too: a new checkpoint counts batches from 0 again."""
         function, topics = self.function, self._pipeline.topics
         name = function.writes or function.reads[0]
         place = topics[name].at if function.writes else None
@@ -260,18 +259,18 @@ class FunctionQuery:
         return spread.sortWithinPartitions(function.order) if function.order else spread
 
     def _transform(self, batch: DataFrame, target: Written, parallelism: int) -> None:
-        """A DataFrame transform cannot be called record by record: where it fails, its batch is dead."""
+        """Call a DataFrame function, which knows no single records: where it fails, its batch is dead."""
         start, read, written = time.time(), Observation(), Observation()
         seen = batch.observe(read, sf.count(sf.lit(1)).alias("records"))
         try:
             result = self.function.call(seen)
             if result is None and self.function.writes is None:
-                figures = _observed(read, batch.count), 0.0, 0.0  # it has written its records itself
+                figures = _await_count(read, batch.count), 0.0, 0.0  # it has written its records itself
             else:
                 declared = self._as_declared(result)
                 counted = declared.observe(written, sf.count(sf.lit(1)).alias("records"))
                 publish(self._spark, counted, target)
-                figures = _observed(read, batch.count), _observed(written, lambda: 0), 0.0
+                figures = _await_count(read, batch.count), _await_count(written, lambda: 0), 0.0
         except BadInput as problem:
             raise ActionFailed(f"WrongSchema: {problem}") from problem
         except Exception as problem:
@@ -286,7 +285,7 @@ class FunctionQuery:
         self._work.value = {number: [*share, took] for number in range(parallelism)}
 
     def _as_declared(self, result: Any) -> DataFrame:
-        """The columns of the topic, in its types; BadInput names the function and the column."""
+        """Return the columns of the topic, in its types; BadInput names the function and the column."""
         schema, name = self._schema(), self.function.name
         if not isinstance(result, DataFrame):
             raise BadInput(f"function {name!r} returned {type(result).__name__}, not a DataFrame")
@@ -305,12 +304,9 @@ class FunctionQuery:
         record = sf.to_json(sf.struct("*")).alias(RECORD)
         return batch.select(*nothing, sf.lit(DEAD).alias(OUTCOME), record, sf.lit(error).alias(ERROR))
 
-    def _reported(self) -> tuple[InstanceWork, ...]:
-        return tuple(InstanceWork(number, *figures) for number, figures in sorted(self._work.value.items()))
 
-
-def _observed(observation: Observation, otherwise: Callable[[], int]) -> float:
-    """Records counted on the way; a function that makes no use of its batch leaves nothing to observe."""
+def _await_count(observation: Observation, otherwise: Callable[[], int]) -> float:
+    """Return records counted on the way; a function that does not use its batch leaves none."""
     told: Any = observation._jo
     deadline = time.monotonic() + _OBSERVED_SECONDS
     while not told.future().isCompleted():
@@ -321,7 +317,7 @@ def _observed(observation: Observation, otherwise: Callable[[], int]) -> float:
 
 
 def blames_records(problem: Exception) -> bool:
-    """Whether a batch failed by what is in it, and not because Spark, the cluster or a broker gave way.
+    """Tell whether a batch failed by what is in it, and not because Spark, the cluster or a broker gave way.
 
     A batch that was cancelled or lost its executors has to be run again: its records are not dead.
     """

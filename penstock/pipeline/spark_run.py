@@ -12,42 +12,40 @@ from pathlib import Path
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from penstock.act.spark_executors import SparkActuator
-from penstock.decide.manager import ScalingManager
+from penstock.act.actuator import ExecutorActuator
+from penstock.act.spark_executors import SparkExecutors
+from penstock.decide.limits import UnitLimits, WithinLimits
 from penstock.decide.registry import make_policy
-from penstock.durations import parse_duration
+from penstock.decide.surroundings import Surroundings
 from penstock.errors import BadInput, JournalUnavailable, Unsupported
 from penstock.journal.store import Journal, journal_at
-from penstock.loop import Loop, LoopSettings
-from penstock.migrate.plan import Strategy
 from penstock.migrate.spark_mover import SparkMover
-from penstock.observe.spark_session import can_change_executors, check_supported
+from penstock.observe.services.board import BOARD
+from penstock.observe.spark_session import can_change_executors, check_supported, start_session
 from penstock.observe.spark_status import SparkStatus, executor_state
 from penstock.pipeline.actuator import BoardActuator
-from penstock.pipeline.board import Board
+from penstock.pipeline.board import Board, SizeMemory
 from penstock.pipeline.definition import Function, Pipeline, Takes
 from penstock.pipeline.handle import PipelineHandle
-from penstock.pipeline.layout import Layout
 from penstock.pipeline.leader import Leadership, LeaseKeeper, close_left_open
-from penstock.pipeline.limits import Limits, WithinLimits
 from penstock.pipeline.monitor import Monitor
-from penstock.pipeline.sizes import SizeMemory
-from penstock.pipeline.spark_checks import check_all, check_start
-from penstock.pipeline.spark_existing import ExistingQuery
 from penstock.pipeline.spark_query import FunctionQuery
-from penstock.pipeline.spark_readings import OutsideReadings
-from penstock.pipeline.spark_schemas import SparkLooker, complete
-from penstock.pipeline.spark_term import PipelineSource, Queries, Term
+from penstock.pipeline.spark_schemas import SparkLooker, check_all, check_start, complete
+from penstock.pipeline.spark_term import ExistingQuery, OutsideReadings, PipelineSource, Queries, Term
 from penstock.pipeline.state_moves import StateSpreader
-from penstock.pipeline.topics import Files
-from penstock.ports import Actuator
-from penstock.remembering import remembering
-from penstock.settings import Settings, load_settings
+from penstock.pipeline.topics import Files, Layout
+from penstock.runtime.assembly import assemble_loop, assemble_policy, read_settings
+from penstock.runtime.loop import Loop
+from penstock.runtime.ports import Actuator
+from penstock.settings.model import Settings
+from penstock.units.fields import parse_duration
 
 log = logging.getLogger(__name__)
 
 LEASE = "8s"
 """A leader that has given no sign for so long is replaced."""
+LEAST_LEASE_SECONDS = 1.0
+"""A leader cannot give signs more often than a few times a second."""
 MOST_EXECUTORS = 1000
 BUSY_SECONDS = 30.0
 """A function that has ended no batch for so long cannot move its state, and need not."""
@@ -92,36 +90,37 @@ def run(  # noqa: PLR0913
     check_supported(spark)
     complete(pipeline, SparkLooker(spark))
     pipeline.check()
-    effective = _settings(pipeline, spark, policy, settings)
-    make_policy(effective)
-    period, places, patience = _period(trigger), _checkpoints(pipeline, checkpoints), _lease(lease)
+    effective = _load_settings(pipeline, spark, policy, settings)
+    make_policy(effective.run.policy, effective)
+    period, patience = _parse_seconds("trigger", trigger), _parse_seconds("lease", lease, LEAST_LEASE_SECONDS)
+    places = _locate_checkpoints(pipeline, checkpoints)
     check_all(pipeline, spark)
     check_start(pipeline, start_at or {})
-    bounds = _executor_limits(executors)
-    obstacle = can_change_executors(spark) if bounds and effective.mode != "observe" else None
+    bounds = _parse_executors(executors)
+    obstacle = can_change_executors(spark) if bounds and not effective.run.only_observes else None
     if obstacle is not None:
         raise Unsupported(obstacle)
-    journal = journal_at(effective.journal, retained=effective.retained_observations)
+    journal = journal_at(effective.run.journal, retained=effective.run.retained_observations)
     application = f"{spark.sparkContext.applicationId}.{pipeline.name}"
     keeper = LeaseKeeper(Leadership(journal.leases, f"pipeline {places}", application, patience))
-    journal.led_by(lambda: keeper.lease)
-    work = Undertaking(pipeline, spark, effective, places, period, start_at, bounds, journal, keeper)
+    led = journal.bind_to(lambda: keeper.lease)
+    work = Undertaking(pipeline, spark, effective, places, period, start_at, bounds, led, keeper)
     return PipelineHandle(pipeline, keeper, lambda: begin_term(work), effective, journal.close).begin()
 
 
 def begin_term(work: Undertaking) -> Term:
     """Start all queries with the sizes that they had last, and the loop over them."""
-    pipeline, mover = work.pipeline, _mover(work)
+    pipeline, mover = work.pipeline, _make_mover(work)
     limits = {name: _limits(one, mover is not None) for name, one in pipeline.functions.items()}
     fixed = frozenset(name for name, (least, most) in limits.items() if least == most)
     memory = SizeMemory(work.journal, work.keeper.leadership.name)
-    board, layout = _board(work, limits, fixed, memory), pipeline.layout(fixed)
+    board, layout = _make_board(work, limits, fixed, memory), pipeline.layout(fixed)
     monitor = Monitor(pipeline.name, layout)
-    queries = _queries(work, layout, board, monitor)
+    queries = _start_queries(work, layout, board, monitor)
     try:
-        spreader = _spreader(work, mover, board, monitor, queries) if mover is not None else None
-        actuator = _actuator(work, board, spreader, mover)
-        loop = _loop(work, layout, board, monitor, queries, actuator, spreader)
+        spreader = _make_spreader(work, mover, board, monitor, queries) if mover is not None else None
+        actuator = _make_actuator(work, board, spreader, mover)
+        loop = _make_loop(work, layout, board, monitor, queries, actuator, spreader)
         close = mover.close if mover is not None else None
         return Term(pipeline, queries, board, monitor, loop, memory, work.executors is not None, close)
     except Exception:
@@ -130,7 +129,7 @@ def begin_term(work: Undertaking) -> Term:
         raise
 
 
-def _loop(
+def _make_loop(
     work: Undertaking,
     layout: Layout,
     board: Board,
@@ -140,22 +139,20 @@ def _loop(
     spreader: StateSpreader | None,
 ) -> Loop:
     readings = OutsideReadings(work.spark, layout, queries, work.period)
-    existing = [one for one in queries.values() if isinstance(one, ExistingQuery)]
-    policy = remembering(make_policy(work.settings), work.journal, work.pipeline.name)
+    policy = assemble_policy(work.settings, work.journal, work.pipeline.name, Surroundings(BOARD.newest))
     _close_left_open(work, board)
-    return Loop(
+    return assemble_loop(
         work.keeper.leadership.holder,
-        PipelineSource(board, monitor, readings, existing),
-        WithinLimits(policy, board.limits, board.pinned),
-        ScalingManager(work.settings.manager()),
+        work.settings,
         work.journal,
+        PipelineSource(board, monitor, readings, queries),
+        WithinLimits(policy, board.limits, lambda: board.pinned),
         actuator,
-        LoopSettings(policy_interval=work.settings.policy_interval),
         spreader,
     )
 
 
-def _board(work: Undertaking, limits: Limits, fixed: frozenset[str], memory: SizeMemory) -> Board:
+def _make_board(work: Undertaking, limits: UnitLimits, fixed: frozenset[str], memory: SizeMemory) -> Board:
     known = memory.recall()
     board = Board(limits, {**known.wanted, **(work.start_at or {})}, fixed)
     if not work.start_at:
@@ -163,8 +160,8 @@ def _board(work: Undertaking, limits: Limits, fixed: frozenset[str], memory: Siz
     return board
 
 
-def _queries(work: Undertaking, layout: Layout, board: Board, monitor: Monitor) -> Queries:
-    """The user's own queries as they are, and one for every other function, started."""
+def _start_queries(work: Undertaking, layout: Layout, board: Board, monitor: Monitor) -> Queries:
+    """Return the user's own queries as they are, and one for every other function, started."""
     functions = work.pipeline.functions
     existing = {
         name: ExistingQuery(one, monitor) for name, one in functions.items() if one.takes is Takes.QUERY
@@ -178,17 +175,17 @@ def _queries(work: Undertaking, layout: Layout, board: Board, monitor: Monitor) 
     return {name: existing.get(name) or own[name] for name in layout.functions}
 
 
-def _mover(work: Undertaking) -> SparkMover | None:
-    """What moves state; None where no function has any, or where it cannot be moved."""
+def _make_mover(work: Undertaking) -> SparkMover | None:
+    """Return what moves state; None where no function has any, or where it cannot be moved."""
     if not any(one.takes is Takes.KEYED and one.least < one.most for one in work.pipeline.functions.values()):
         return None
-    if work.settings.mode == "observe" or can_change_executors(work.spark) is not None:
+    if work.settings.run.only_observes or can_change_executors(work.spark) is not None:
         return None
-    mover = SparkMover(work.spark, work.settings, lambda _query: ())
+    mover = SparkMover(work.spark, work.settings.migration, lambda _query: ())
     return mover if mover.obstacle() is None else None
 
 
-def _spreader(
+def _make_spreader(
     work: Undertaking, mover: SparkMover, board: Board, monitor: Monitor, queries: Queries
 ) -> StateSpreader:
     keyed = [name for name, one in work.pipeline.functions.items() if one.takes is Takes.KEYED]
@@ -201,34 +198,34 @@ def _spreader(
         mover,
         board,
         lambda: {str(queries[name].query.id): name for name in keyed},
-        _slots(work.spark),
+        _count_slots(work.spark),
         is_busy,
-        Strategy.named(work.settings.migration_strategy),
+        work.settings.migration.strategy,
     )
 
 
-def _actuator(
+def _make_actuator(
     work: Undertaking, board: Board, spreader: StateSpreader | None, mover: SparkMover | None
 ) -> BoardActuator | None:
-    """What changes parallelism; observing only means that there is none."""
-    if work.settings.mode == "observe":
+    """Return what changes parallelism; observing only means that there is none."""
+    if work.settings.run.only_observes:
         return None
     executors: Actuator | None = None
     if work.executors is not None:
         bins = spreader.bins if spreader is not None else dict
-        executors = SparkActuator(work.spark, work.settings, bins, mover)
-    return BoardActuator(board, executors, _slots(work.spark), spreader, work.executors)
+        executors = ExecutorActuator(SparkExecutors(work.spark), work.settings.scaling, bins, mover)
+    return BoardActuator(board, executors, _count_slots(work.spark), spreader, work.executors)
 
 
-def _slots(spark: SparkSession) -> int:
-    """Of an executor, as those that are there have them: the setting may be left out."""
+def _count_slots(spark: SparkSession) -> int:
+    """Count the slots of an executor by those that are there: the setting may be left out."""
     said = int(spark.conf.get("spark.executor.cores", "1") or 1)
     return max((executor_state(one, {}).cores for one in SparkStatus(spark).executors()), default=said)
 
 
 def _close_left_open(work: Undertaking, board: Board) -> None:
     try:
-        close_left_open(work.journal, work.keeper.leadership.before, board.wanted(), time.time())
+        close_left_open(work.journal, work.keeper.leadership.before, board.wanted, time.time())
     except JournalUnavailable as error:
         log.warning("%s: what the leader before left open stays so: %s", work.pipeline.name, error)
 
@@ -245,13 +242,13 @@ def _start(queries: Mapping[str, FunctionQuery], checkpoints: str, period: float
         raise
 
 
-def _settings(
+def _load_settings(
     pipeline: Pipeline,
     spark: SparkSession,
     policy: str | None,
     given: Mapping[str, object] | Settings | None,
 ) -> Settings:
-    """The settings, with the limits and latency targets of the functions put where policies look for them."""
+    """Put the functions' limits and latency targets into the settings, where policies look for them."""
     functions = pipeline.functions.values()
     targets = {one.name: one.latency_target for one in functions if one.latency_target is not None}
     own: dict[str, object] = {"max_executors": max(one.most for one in functions)}
@@ -259,29 +256,21 @@ def _settings(
         own["queueing_operator_targets"] = targets
     chosen: dict[str, object] = {} if policy is None else {"policy": policy}
     if isinstance(given, Settings):
-        return given.model_copy(update={**own, **chosen})
-    spark_conf = dict(spark.sparkContext.getConf().getAll())
-    return load_settings(None, spark_conf=spark_conf, arguments={**own, **(given or {}), **chosen})
+        return read_settings(spark, given, {**own, **chosen})
+    return read_settings(spark, {**own, **(given or {})}, chosen)
 
 
-def _period(trigger: object) -> float:
-    try:
-        return parse_duration(trigger)
-    except ValueError as error:
-        raise BadInput(f"trigger: {error}") from None
-
-
-def _lease(given: object) -> float:
+def _parse_seconds(option: str, given: object, least: float = 0.0) -> float:
     try:
         seconds = parse_duration(given)
     except ValueError as error:
-        raise BadInput(f"lease: {error}") from None
-    if seconds < 1:
-        raise BadInput(f"lease is {given!r}: a leader cannot give signs more often than a few times a second")
+        raise BadInput(f"{option}: {error}") from None
+    if seconds < least:
+        raise BadInput(f"{option} is {given!r}, less than {least:g} s")
     return seconds
 
 
-def _executor_limits(given: bool | tuple[int, int]) -> tuple[int, int] | None:
+def _parse_executors(given: bool | tuple[int, int]) -> tuple[int, int] | None:
     if isinstance(given, bool):
         return (1, MOST_EXECUTORS) if given else None
     pair = tuple(given)
@@ -291,12 +280,12 @@ def _executor_limits(given: bool | tuple[int, int]) -> tuple[int, int] | None:
 
 
 def _limits(function: Function, state_moves: bool) -> tuple[int, int]:
-    """State that cannot be moved lies where Spark has put it, on as many executors as there are."""
+    """Return the limits of a function; state that cannot be moved stays on all executors."""
     fixed = function.takes is Takes.KEYED and not state_moves
     return (function.most if fixed else function.least), function.most
 
 
-def _checkpoints(pipeline: Pipeline, given: str | None) -> str:
+def _locate_checkpoints(pipeline: Pipeline, given: str | None) -> str:
     if given is not None:
         return f"{_absolute(given)}/{pipeline.name}"
     if isinstance(pipeline.location, Files):
@@ -305,15 +294,22 @@ def _checkpoints(pipeline: Pipeline, given: str | None) -> str:
 
 
 def _absolute(place: str) -> str:
-    """Another process must find the same name for it, wherever that was started."""
+    """Return the name that another process finds for it too, wherever that was started."""
     return place if "://" in place else str(Path(place).absolute())
 
 
 def _send_by_value(function: Function) -> None:
-    """Workers have no copy of the user's own modules, so their functions travel whole."""
+    """Let functions travel whole: workers have no copy of the user's own modules."""
     module = sys.modules.get(function.call.__module__ or "")
     file = getattr(module, "__file__", None)
     if module is None or file is None or module.__name__ == "__main__":
         return
     if "site-packages" not in file and module.__name__.partition(".")[0] != "penstock":
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def start_pipeline_session(name: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    """Start a session in which functions share the slots fairly."""
+    spark = start_session(name, {"spark.scheduler.mode": "FAIR", **conf}, master)
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark

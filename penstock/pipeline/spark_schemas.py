@@ -1,4 +1,4 @@
-"""Schemas that nobody has written down: of files that are there, and of what functions make of some records.
+"""Schemas of topics: found where nobody wrote them down, and checked with Spark before a run.
 
 What is declared is never looked for. A topic that has files keeps their schema, from run to run. A function
 whose topic has none yet is called once on the driver, with the first records that there are; where there are
@@ -8,6 +8,7 @@ none, or it fails on them, its schema has to be given.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -21,7 +22,7 @@ from pyspark.sql.types import NullType, StructType
 from penstock.errors import BadInput
 from penstock.pipeline.definition import Function, Pipeline, Takes
 from penstock.pipeline.serving import ERROR, OUTCOME, RECORD, as_table, time_limit
-from penstock.pipeline.topics import Files, files
+from penstock.pipeline.topics import Files, Stream, files
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +40,13 @@ class Found:
 
 
 class Looker(Protocol):
-    """What can be asked of Spark; `SparkLooker` is the real one."""
+    """Questions that only Spark can answer; `SparkLooker` is the real one."""
 
     def files(self, directory: str) -> Found | None:
-        """What is in a directory of Parquet files; None if there are none."""
+        """Return what is in a directory of Parquet files; None if there are none."""
 
-    def transformed(self, function: Function, schema: str) -> str:
-        """The schema that a DataFrame function makes of one."""
+    def transform_schema(self, function: Function, schema: str) -> str:
+        """Return the schema that a DataFrame function makes of one."""
 
 
 def complete(pipeline: Pipeline, look: Looker) -> None:
@@ -60,7 +61,7 @@ def complete(pipeline: Pipeline, look: Looker) -> None:
 
 
 def _own(pipeline: Pipeline) -> list[Function]:
-    """What a query that runs already reads and writes is its own affair."""
+    """Leave alone what a query that runs already reads and writes."""
     return [one for one in pipeline.functions.values() if one.takes is not Takes.QUERY]
 
 
@@ -81,7 +82,7 @@ def _look_outside(pipeline: Pipeline, known: dict[str, Found], look: Looker, sam
 
 
 def _try_functions(pipeline: Pipeline, known: dict[str, Found], look: Looker) -> None:
-    """From the sources on, since what one function writes is what the next is tried on."""
+    """Try functions from the sources on: what one writes is what the next is tried on."""
     own = {one.name for one in _own(pipeline)}
     for name in pipeline.layout().functions:
         function = pipeline.functions[name]
@@ -90,14 +91,14 @@ def _try_functions(pipeline: Pipeline, known: dict[str, Found], look: Looker) ->
             continue
         place = pipeline.topics[function.writes].at or pipeline.location
         earlier = look.files(f"{place.root}/{function.writes}") if isinstance(place, Files) else None
-        known[function.writes] = found = earlier or _made(function, read, look)
+        known[function.writes] = found = earlier or _try_function(function, read, look)
         pipeline.assume(function.writes, found.schema)
         log.info("topic %s, which %s writes, has the schema %s", function.writes, name, found.schema)
 
 
-def _made(function: Function, read: Found, look: Looker) -> Found:
+def _try_function(function: Function, read: Found, look: Looker) -> Found:
     if function.takes is Takes.DATAFRAME:
-        return Found(look.transformed(function, read.schema))
+        return Found(look.transform_schema(function, read.schema))
     if function.takes is Takes.KEYED:
         raise BadInput(f"function {function.name!r} needs schema=: one with state is not tried")
     if read.sample is None or not len(read.sample):
@@ -107,15 +108,15 @@ def _made(function: Function, read: Found, look: Looker) -> Found:
         with time_limit(function.timeout):
             result = function.call(batch if function.takes is Takes.ARROW else batch.to_pandas())
         made = as_table(function.name, result)
-        return Found(written_down(from_arrow_schema(made.schema)), made)
+        return Found(write_schema(from_arrow_schema(made.schema)), made)
     except Exception as problem:
         raise BadInput(
             f"function {function.name!r} needs schema=: a try on {len(batch)} records failed: {problem}"
         ) from problem
 
 
-def written_down(schema: StructType) -> str:
-    """A schema in Spark's notation, as it is given by hand; BadInput names a column that has no type."""
+def write_schema(schema: StructType) -> str:
+    """Write a schema in Spark's notation; BadInput names a column that has no type."""
     for field in schema.fields:
         if isinstance(field.dataType, NullType):
             raise BadInput(f"column {field.name!r} has only nulls")
@@ -129,20 +130,102 @@ class SparkLooker:
         self._spark = spark
 
     def files(self, directory: str) -> Found | None:
-        """What is in a directory of Parquet files; None if there are none."""
+        """Return what is in a directory of Parquet files; None if there are none."""
         try:
             frame = self._spark.read.option("recursiveFileLookup", "true").parquet(directory)
             frame = frame.drop(OUTCOME, RECORD, ERROR)  # files of a function have these beside its columns
-            return Found(written_down(frame.schema), frame.limit(SAMPLE_RECORDS).toArrow())
+            return Found(write_schema(frame.schema), frame.limit(SAMPLE_RECORDS).toArrow())
         except PySparkException as problem:
             log.info("nothing can be told of %s: %s", directory, str(problem).partition("\n")[0])
             return None
 
-    def transformed(self, function: Function, schema: str) -> str:
-        """The schema that a DataFrame function makes of one; nothing is computed for it."""
+    def transform_schema(self, function: Function, schema: str) -> str:
+        """Return the schema that a DataFrame function makes of one; nothing is computed for it."""
         try:
-            return written_down(function.call(self._spark.createDataFrame([], schema)).schema)
+            return write_schema(function.call(self._spark.createDataFrame([], schema)).schema)
         except Exception as problem:
             raise BadInput(
                 f"function {function.name!r} needs schema=: a try without records failed: {problem}"
             ) from problem
+
+
+Schemas = Mapping[str, StructType]
+"""Topic → its schema; topics that are only read have their own, which the source tells."""
+
+
+def check_all(pipeline: Pipeline, spark: SparkSession) -> None:
+    """Raise BadInput with the name of the function or topic that cannot work."""
+    _check_dead_letters(pipeline)
+    schemas = {
+        name: parse_schema(spark, f"{pipeline.name}: topic {name!r}", topic.schema)
+        for name, topic in pipeline.topics.items()
+        if topic.schema is not None
+    }
+    for function in pipeline.functions.values():
+        if function.state is not None:
+            parse_schema(spark, f"{pipeline.name}: the state of function {function.name!r}", function.state)
+        check_columns(pipeline.name, function, schemas)
+
+
+def parse_schema(spark: SparkSession, what: str, schema: str) -> StructType:
+    """Parse a schema in Spark's notation; BadInput says whose it is."""
+    try:
+        return spark.createDataFrame([], schema).schema
+    except (PySparkException, ValueError) as error:
+        said = " ".join(str(error).split("== SQL")[0].split())
+        raise BadInput(f"{what}: {schema!r} is no schema that Spark reads: {said[:200]}") from None
+
+
+def check_columns(pipeline: str, function: Function, schemas: Schemas) -> None:
+    """Check that key and order are columns of what is read, and that topics read together have the same."""
+    read = [(topic, schemas[topic].names) for topic in function.reads if topic in schemas]
+    place = f"{pipeline}: function {function.name!r}"
+    for topic, columns in read:
+        for column in (*function.key, *((function.order,) if function.order else ())):
+            if column not in columns:
+                raise BadInput(
+                    f"{place}: topic {topic!r} has no column {column!r}, only {', '.join(columns)}"
+                )
+        if set(columns) != set(read[0][1]):
+            raise BadInput(f"{place} reads {read[0][0]!r} and {topic!r} together, whose columns differ")
+
+
+def check_result(function: str, found: StructType, wanted: StructType) -> None:
+    """Check that what a DataFrame function returned has its topic's columns, null or not."""
+    types = {field.name: field.dataType.simpleString() for field in found.fields}
+    for field in wanted.fields:
+        kind = field.dataType.simpleString()
+        if field.name not in types:
+            raise BadInput(f"function {function!r} returned no column {field.name!r}")
+        if types[field.name] != kind:
+            raise BadInput(
+                f"function {function!r} returned {types[field.name]} in column {field.name!r}, not {kind}"
+            )
+    unknown = [name for name in types if name not in wanted.names]
+    if unknown:
+        raise BadInput(f"function {function!r} returned the column {unknown[0]!r}, which its topic lacks")
+
+
+def check_start(pipeline: Pipeline, sizes: Mapping[str, int]) -> None:
+    """Check that sizes to begin with are those of functions, within what each may have."""
+    for name, size in sizes.items():
+        function = pipeline.functions.get(name)
+        if function is None:
+            raise BadInput(f"start_at: no function {name!r}; there are {', '.join(pipeline.functions)}")
+        if isinstance(size, bool) or not isinstance(size, int) or not function.least <= size <= function.most:
+            raise BadInput(
+                f"start_at: {name!r} may have {function.least} to {function.most} instances, not {size!r}"
+            )
+
+
+def _check_dead_letters(pipeline: Pipeline) -> None:
+    """Check that a function that writes nothing has a place for its dead letters all the same."""
+    for one in pipeline.functions.values():
+        if (
+            one.writes is None
+            and one.takes is not Takes.QUERY
+            and (pipeline.location is None or isinstance(pipeline.location, Stream))
+        ):
+            raise BadInput(
+                f"{pipeline.name}: function {one.name!r} has no place for dead letters; give topics="
+            )

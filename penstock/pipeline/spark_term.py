@@ -2,30 +2,178 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.policy import ExpectedEffect, Scale
-from penstock.errors import ActionFailed, PenstockError
-from penstock.loop import Cycle, Loop
-from penstock.pipeline.board import Board
-from penstock.pipeline.definition import Pipeline
-from penstock.pipeline.layout import Layout
-from penstock.pipeline.monitor import BatchDone, Monitor
-from penstock.pipeline.sizes import SizeMemory
-from penstock.pipeline.spark_existing import ExistingQuery
+from penstock.errors import ActionFailed, BadMetrics, PenstockError
+from penstock.observe.progress import BatchProgress, parse_progress
+from penstock.observe.sources.files import FileTrack
+from penstock.observe.sources.spark_files import SparkFiles
+from penstock.observe.sources.tracking import Track, begin_track
+from penstock.observe.spark_status import RunningQuery, SparkStatus
+from penstock.pipeline.board import Board, SizeMemory
+from penstock.pipeline.definition import Function, Pipeline
+from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor, Reading, Readings
 from penstock.pipeline.spark_query import FunctionQuery
-from penstock.pipeline.spark_readings import OutsideReadings
+from penstock.pipeline.topics import Layout
+from penstock.runtime.loop import Cycle, Loop
 
 log = logging.getLogger(__name__)
 
+_REPORTS = 100
+
+
+class ExistingQuery:
+    """One instance, whose batches are those that Spark reports."""
+
+    def __init__(self, function: Function, monitor: Monitor) -> None:
+        self.function = function
+        self._monitor, self._seen = monitor, -1.0
+
+    @property
+    def query(self) -> StreamingQuery:
+        """The user's own query."""
+        query: StreamingQuery = self.function.call  # type: ignore[assignment]
+        return query
+
+    def poll(self) -> None:
+        """Take in the batches that were reported since the last call."""
+        for report in self.query.recentProgress:
+            batch = parse_batch(self.function.name, json.loads(report.json))
+            if batch is not None and batch.start > self._seen:
+                self._seen = batch.start
+                self._monitor.take_in(batch)
+
+    def describe(self, now: float) -> dict[str, Any]:
+        """Return how it stands; Penstock never starts it again."""
+        return {"restarts": 0, "trouble": None, "at_batch_seconds": None}
+
+    def stop(self) -> None:
+        """Do nothing: the query is the user's, and runs on."""
+
+    def failure(self) -> str | None:
+        """Return why the query has ended; None while it runs."""
+        if self.query.isActive:
+            return None
+        problem = self.query.exception()
+        return str(problem).partition("\n")[0] if problem is not None else "the query has ended"
+
+
+def parse_batch(function: str, report: dict[str, Any]) -> BatchDone | None:
+    """Parse a progress report as a batch; None for a trigger that found nothing to do.
+
+    Where the sink does not count what it wrote, what was read is taken instead.
+    """
+    try:
+        progress = parse_progress(report)
+    except BadMetrics:
+        return None
+    if not progress.executed:
+        return None
+    written = (report.get("sink") or {}).get("numOutputRows", -1)
+    out = float(written) if isinstance(written, int) and written >= 0 else progress.input_records
+    work = InstanceWork(0, progress.input_records, out, 0.0, progress.timeline.execution)
+    return BatchDone(function, progress.batch_id, progress.start, progress.end, 1, (work,))
+
+
 Queries = Mapping[str, FunctionQuery | ExistingQuery]
+
+
+class OutsideReadings:
+    """Follows the topics from outside, for each function that reads one."""
+
+    def __init__(self, spark: SparkSession, layout: Layout, queries: Queries, period: float) -> None:
+        self._status, self._layout, self._queries, self._period = SparkStatus(spark), layout, queries, period
+        self._files = SparkFiles(spark, self._status)
+        self._outside = {
+            name: [number for number, topic in enumerate(layout.reads[name]) if topic in layout.sources]
+            for name in layout.functions
+        }
+        self._tracks: dict[str, dict[int, Track]] = {name: {} for name in layout.functions}
+        self._newest: dict[str, BatchProgress] = {}
+
+    def read(self, start: float, now: float) -> Readings:
+        """Read for all functions that read from outside; NaN where a rate cannot be told yet."""
+        running = {query.query_id: query for query in self._status.queries()}
+        readings = {}
+        for name, outside in self._outside.items():
+            if not outside:
+                continue
+            query = running.get(str(self._queries[name].query.id))
+            if query is not None:
+                self._follow(name, query, now)
+            readings[name] = {
+                self._layout.reads[name][number]: self._read(name, number, start, now) for number in outside
+            }
+        return readings
+
+    def _read(self, name: str, number: int, start: float, now: float) -> Reading:
+        track = self._tracks[name].get(number)
+        if track is None:
+            return Reading(math.nan, 0.0)
+        return Reading(*track.offered(start, now, self._period, at_rest=False))
+
+    def _follow(self, name: str, query: RunningQuery, now: float) -> None:
+        newest = self._newest.get(name)
+        reports = self._status.progress(query, newest.start if newest else 0.0, now, _REPORTS)
+        self._look(name, query, now)
+        for report in reports:
+            try:
+                self._add(name, parse_progress(report))
+            except BadMetrics:
+                continue
+
+    def _look(self, name: str, query: RunningQuery, now: float) -> None:
+        """List the directories, and read the logs, of those of its sources that are files."""
+        tracks = self._tracks[name]
+        if not tracks:
+            described = self._files.descriptions(query)
+            known = [number for number in self._outside[name] if number < len(described)]
+            tracks |= {number: begin_track(described[number]) for number in known}
+        for number, track in tracks.items():
+            if isinstance(track, FileTrack):
+                track.look(self._files.look(query, number, now))
+
+    def _add(self, name: str, progress: BatchProgress) -> None:
+        before = self._newest.get(name)
+        for number, track in self._tracks[name].items():
+            if number >= len(progress.sources):
+                continue
+            if before is not None and progress.batch_id > before.batch_id + 1:
+                track.missed_reports()
+            track.add(progress.sources[number], progress.start)
+        self._newest[name] = progress
+
+
+class PipelineSource:
+    """The windows that the loop sees of a pipeline."""
+
+    def __init__(self, board: Board, monitor: Monitor, readings: OutsideReadings, queries: Queries) -> None:
+        self._board, self._monitor, self._readings, self._queries = board, monitor, readings, queries
+        self._last = time.time()
+
+    def observe(self, now: float) -> ApplicationWindow | NotReady:
+        """Return the window since the last one."""
+        for one in self._queries.values():
+            if isinstance(one, ExistingQuery):
+                one.poll()
+        readings = self._readings.read(self._last, now)
+        seen = self._monitor.observe(now, self._board.sizes, readings)
+        if isinstance(seen, ApplicationWindow):
+            self._last = now
+        return seen
 
 
 class Term:
@@ -45,7 +193,7 @@ class Term:
         self.queries = queries
         self._pipeline, self._layout = pipeline, pipeline.layout()
         self._board, self._monitor, self._loop, self._sizes = board, monitor, loop, sizes
-        self._asked = board.wanted() if executors_follow else {}
+        self._asked = board.wanted if executors_follow else {}
         self._close = close
         self._why = "executors follow the sum of instances"
         self._lock = threading.Lock()
@@ -87,34 +235,32 @@ class Term:
         return all(isinstance(one, FunctionQuery) and one.spark_is_gone() for one in self.queries.values())
 
     def batches(self, function: str) -> tuple[BatchDone, ...]:
-        """The newest batches of a function."""
+        """Return the newest batches of a function."""
         return self._monitor.batches(function)
 
     def failures(self) -> list[str]:
-        """Why functions no longer run, each with its name."""
+        """Return why functions no longer run, each with its name."""
         return [f"{name}: {why}" for name, query in self.queries.items() if (why := query.failure())]
 
     def decisions(self) -> list[dict[str, Any]]:
-        """What was decided lately."""
-        return [asdict(one) for one in self._loop.timeline.decisions[-10:]]
+        """Return what was decided lately."""
+        return [one.plain() for one in self._loop.timeline.decisions[-10:]]
 
     def function(self, name: str) -> dict[str, Any]:
-        """How a function stands, as plain data."""
+        """Return how a function stands, as plain data."""
         figures, query = self._monitor.figures().get(name), self.queries[name]
         least, most = self._board.limits[name]
         return {
-            **plain_function(self._pipeline, self._layout, name),
-            "parallelism": self._board.in_effect()[name],
+            "reads": list(self._layout.reads[name]),
+            "writes": self._layout.writes[name],
+            "latency_target": self._pipeline.functions[name].latency_target,
+            "parallelism": self._board.in_effect[name],
             "least": least,
             "most": most,
-            "pinned": name in self._board.pinned(),
-            **self._monitor.counted(name),
-            **(asdict(figures) if figures is not None else self._monitor.served(name)),
-            "restarts": query.mending.restarts if isinstance(query, FunctionQuery) else 0,
-            "trouble": query.trouble() if isinstance(query, FunctionQuery) else None,
-            "at_batch_seconds": (
-                query.at_batch_seconds(time.time()) if isinstance(query, FunctionQuery) else None
-            ),
+            "pinned": name in self._board.pinned,
+            **self._monitor.count_totals(name),
+            **(asdict(figures) if figures is not None else self._monitor.measure_newest(name)),
+            **query.describe(time.time()),
             "error": query.failure(),
         }
 
@@ -134,32 +280,3 @@ class Term:
                 self._close()
             except PenstockError as problem:
                 log.warning("%s: %s", self._pipeline.name, problem)
-
-
-def plain_function(pipeline: Pipeline, layout: Layout, name: str) -> dict[str, Any]:
-    """What is known of a function before it runs."""
-    return {
-        "reads": list(layout.reads[name]),
-        "writes": layout.writes[name],
-        "latency_target": pipeline.functions[name].latency_target,
-    }
-
-
-class PipelineSource:
-    """The windows that the loop sees of a pipeline."""
-
-    def __init__(
-        self, board: Board, monitor: Monitor, readings: OutsideReadings, existing: Sequence[ExistingQuery]
-    ) -> None:
-        self._board, self._monitor, self._readings, self._existing = board, monitor, readings, existing
-        self._last = time.time()
-
-    def observe(self, now: float) -> ApplicationWindow | NotReady:
-        """The window since the last one."""
-        for one in self._existing:
-            one.poll()
-        readings = self._readings.read(self._last, now)
-        seen = self._monitor.observe(now, self._board.sizes(), readings)
-        if isinstance(seen, ApplicationWindow):
-            self._last = now
-        return seen

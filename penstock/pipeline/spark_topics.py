@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from penstock.pipeline.options import DEAD_LETTERS
+from penstock.pipeline.definition import DEAD_LETTERS
 from penstock.pipeline.serving import DEAD, ERROR, OUTCOME, RECORD, SERVED
 from penstock.pipeline.topics import Files, Kafka, Location, Stream, Topic
 
@@ -31,12 +31,8 @@ what its tasks answer. So it is used only where something is observed.
 
 
 def read_topic(spark: SparkSession, topic: Topic, place: Location) -> DataFrame:
-    """The records of a topic as a streaming DataFrame."""
+    """Return the records of a topic as a streaming DataFrame."""
     if isinstance(place, Stream):
-        if place.form == "penstock-load":
-            from penstock.workloads.source import LoadSource
-
-            spark.dataSource.register(LoadSource)
         return spark.readStream.format(place.form).options(**dict(place.options)).load()
     assert topic.schema is not None
     if isinstance(place, Kafka):
@@ -121,7 +117,7 @@ def _to_kafka(outcome: DataFrame, target: Written, place: Kafka) -> None:
 
 
 def dead_letters(spark: SparkSession, place: Files, function: str) -> DataFrame:
-    """The dead letters of a function on file topics: record and error."""
+    """Return the dead letters of a function on file topics: record and error."""
     directory = f"{place.root}/{DEAD_LETTERS.format(function)}"
     FileSystem(spark, directory).make(directory)
     reader = spark.read.schema(f"{RECORD} string, {ERROR} string").option("recursiveFileLookup", "true")

@@ -1,4 +1,4 @@
-"""What runs on executors: functions at their records, with an account of what each instance did.
+"""Functions on executors, at their records, with an account of what each instance did.
 
 Python workers import this module, so it imports little.
 """
@@ -13,8 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
-from penstock.pipeline.keyed import KeyedServer
-from penstock.pipeline.serving import Server, outcomes, with_outcome
+from penstock.pipeline.serving import KeyedServer, Server, mark_outcomes, with_outcome
 
 Work = dict[int, list[float]]
 """Instance → records in, records out, dead letters, useful seconds."""
@@ -24,21 +23,21 @@ class WorkParam(AccumulatorParam[Work]):
     """Adds up what instances did."""
 
     def zero(self, value: Work) -> Work:
-        """Nothing done."""
+        """Return that nothing is done."""
         return {}
 
     def addInPlace(self, value1: Work, value2: Work) -> Work:  # noqa: N802
-        """Sums by instance."""
+        """Add up by instance."""
         for instance, figures in value2.items():
             own = value1.setdefault(instance, [0.0, 0.0, 0.0, 0.0])
             value1[instance] = [a + b for a, b in zip(own, figures, strict=True)]
         return value1
 
 
-def batch_call(
+def make_batch_call(
     server: Server, schema: pa.Schema, work: Accumulator[Work]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function as `mapInArrow` calls it: one instance, one partition."""
+    """Make the function as `mapInArrow` calls it: one instance, one partition."""
 
     def serve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begun, read, written, dead = time.monotonic(), 0, 0, 0
@@ -47,16 +46,16 @@ def batch_call(
             read += len(batch)
             written += sum(len(table) for table in served.tables)
             dead += len(served.dead)
-            yield from outcomes(served, schema)
+            yield from mark_outcomes(served, schema)
         work.add({_instance(): [read, written, dead, time.monotonic() - begun]})
 
     return serve
 
 
-def keyed_call(
+def make_keyed_call(
     server: KeyedServer, work: Accumulator[Work], order: str | None = None
 ) -> Callable[..., Iterator[Any]]:
-    """The function as `applyInPandasWithState` calls it: one key, its records by the column `order`."""
+    """Make the function as `applyInPandasWithState` calls it: one key, its records by the column `order`."""
     schema = server.schema if server.schema is not None else pa.schema([])
 
     def serve(key: tuple[Any, ...], frames: Iterator[Any], state: Any) -> Iterator[Any]:
@@ -71,7 +70,7 @@ def keyed_call(
         elif state.exists:
             state.remove()
         empty = pa.Table.from_batches([], schema=with_outcome(schema))
-        tables = [pa.Table.from_batches([one]) for one in outcomes(served, schema)]
+        tables = [pa.Table.from_batches([one]) for one in mark_outcomes(served, schema)]
         yield pa.concat_tables([empty, *tables]).to_pandas()
         written = sum(len(table) for table in served.tables)
         work.add({_instance(): [len(frame), written, len(served.dead), time.monotonic() - begun]})

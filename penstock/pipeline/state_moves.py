@@ -1,52 +1,32 @@
-"""State follows the instances of its function: planned here, carried out by the mover a bin a batch."""
+"""State that follows the instances of its function: planned here, carried out by the mover."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+from penstock.dataflow.moves import Plan, Strategy
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.outcome import Status
 from penstock.decide.policy import MoveState
 from penstock.errors import PenstockError
 from penstock.migrate.bins import StateView
-from penstock.migrate.plan import Plan, Strategy
-from penstock.migrate.planner import Assignment
-from penstock.migrate.proposal import move_state
-from penstock.migrate.strategies import schedule
-from penstock.pipeline.actuator import MovesEnded
+from penstock.migrate.mover import Mover, MovesEnded
+from penstock.migrate.plan import propose_moves, schedule
+from penstock.migrate.planner import Assignment, balance, drain
 from penstock.pipeline.board import Board
-from penstock.pipeline.spread import executors_for, hosts, spread_over
 
 log = logging.getLogger(__name__)
 
 REST_SECONDS = 60.0
-"""After moves that did not all succeed, or whose reason may pass by itself."""
+"""The rest after moves that did not all succeed: the reason may pass by itself."""
 REASON = "state follows the instances of its function"
 
 
-class Mover(Protocol):
-    """What looks at state and moves it; `penstock.migrate.spark_mover` for Spark. Raises PenstockError."""
-
-    def views(self) -> tuple[StateView, ...]:
-        """Where the state of each query lies."""
-
-    def begin(self, plans: Sequence[Mapping[str, Any]]) -> None:
-        """Carry out these plain plans."""
-
-    def moving(self) -> bool:
-        """Whether state moves."""
-
-    def ended(self) -> MovesEnded | None:
-        """How it ended; None while it moves."""
-
-    def stop(self, reason: str) -> bool:
-        """Ask it to stop; whether it moved."""
-
-
 class StateSpreader:
-    """Sees over how many executors each keyed function lies, and brings it to what its size asks for."""
+    """Spreads the state of each keyed function over as many executors as its size asks for."""
 
     def __init__(
         self,
@@ -64,76 +44,111 @@ class StateSpreader:
         self._looked: tuple[StateView, ...] = ()
 
     def begin(self) -> bool:
-        """Begin to move what lies wrong; whether anything does."""
-        planned = self.planned()
+        """Begin to move what lies wrong; tell whether anything does."""
+        planned = self._plan_moves()
         if planned:
-            self._mover.begin([plan.plain() for _, plan in planned])
+            self._mover.begin([plan for _, plan in planned])
         return bool(planned)
 
     def carry_out(self, action: MoveState) -> None:
         """Begin these moves."""
         self._mover.begin(action.plans)
 
-    def ended(self) -> MovesEnded | None:
-        """None while state moves; afterwards the board knows how it lies."""
+    def poll(self) -> MovesEnded | None:
+        """Tell how the moves ended and let the board know how state lies; None while it moves."""
         ended = self._mover.ended()
         if ended is not None:
-            for _ in self._seen():
-                pass
+            self._settle_board()
         return ended
 
     def stop(self, reason: str) -> bool:
-        """Stop at the next batch boundary; whether anything moved."""
+        """Stop at the next batch boundary; tell whether anything moved."""
         return self._mover.stop(reason)
 
     def propose(self, now: float, window: ApplicationWindow) -> MoveState | None:
-        """The moves that are owed without a change of size: after a start, a pin, or an executor's death."""
+        """Propose moves without a change of size, as after a start, a pin, or an executor's death."""
         if self._mover.moving() or now < self._rest_until:
             return None
         ended = self._mover.ended()
-        if ended is not None and ended[0] is not Status.DONE and self._rest_until == float("-inf"):
+        if ended is not None and ended.status is not Status.DONE and self._rest_until == float("-inf"):
             self._rest_until = now + REST_SECONDS
             return None
         self._rest_until = float("-inf")
         try:
-            planned = self.planned()
+            planned = self._plan_moves()
         except PenstockError as problem:
             log.info("whether state lies as it should is not known now: %s", problem)
             return None
-        return move_state(planned, REASON) if planned else None
-
-    def planned(self) -> list[tuple[StateView, Plan]]:
-        """Plans for the functions whose state lies wrong and which have batches to move it in."""
-        found = []
-        for view, moves in self._seen():
-            if moves:
-                found.append((view, schedule(view, moves, self._strategy, None, REASON)))
-        return found
+        return propose_moves(planned, REASON) if planned else None
 
     def bins(self) -> dict[str, int]:
-        """Executor → bins of any query when state was last looked at: what losing it would cost."""
-        counted: dict[str, int] = {}
-        for view in self._looked or self._look():
-            for worker in view.placement().values():
-                counted[worker] = counted.get(worker, 0) + 1
-        return counted
+        """Count the bins of each executor when state was last looked at: what losing it would cost."""
+        views = self._looked or self._look()
+        return Counter(worker for view in views for worker in view.placement().values())
+
+    def _plan_moves(self) -> list[tuple[StateView, Plan]]:
+        """Plan for the functions whose state lies wrong and which have batches to move it in."""
+        return [
+            (view, schedule(view, moves, self._strategy, None, REASON))
+            for view, moves in self._settle_board()
+            if moves
+        ]
 
     def _look(self) -> tuple[StateView, ...]:
         self._looked = self._mover.views()
         return self._looked
 
-    def _seen(self) -> Iterator[tuple[StateView, tuple[Assignment, ...]]]:
-        """Where the state of keyed functions lies, and the moves it needs; the board is told their sizes.
+    def _settle_board(self) -> list[tuple[StateView, tuple[Assignment, ...]]]:
+        """Tell the board the real size of each keyed function, and return the moves that its state needs.
 
         A function without batches works nowhere: where its state lies says nothing of its size.
         """
-        functions, wanted = self._functions(), self._board.wanted()
+        functions, wanted = self._functions(), self._board.wanted
+        found = []
         for view in self._look():
             function = functions.get(view.query)
             if function is None:
                 continue
-            executors = executors_for(wanted[function], self._slots, len(view.workers))
-            moves = spread_over(view, executors) if self._is_busy(function) else ()
-            real = max(1, len(hosts(view))) * self._slots
+            executors = count_executors(wanted[function], self._slots, len(view.workers))
+            moves = plan_spread(view, executors) if self._is_busy(function) else ()
+            real = max(1, len(find_hosts(view))) * self._slots
             self._board.settle(function, real if moves else wanted[function])
-            yield view, moves
+            found.append((view, moves))
+        return found
+
+
+def count_executors(instances: int, slots_per_executor: int, here: int) -> int:
+    """Count the executors with room for so many instances: no more than there are, and at least one."""
+    return max(1, min(here, -(-instances // max(1, slots_per_executor))))
+
+
+def find_hosts(view: StateView) -> frozenset[str]:
+    """Find the executors that are there and have bins of this function."""
+    here = {worker.worker for worker in view.workers}
+    return frozenset(state.worker for state in view.bins if state.worker in here and state.worker)
+
+
+def plan_spread(view: StateView, executors: int) -> tuple[Assignment, ...]:
+    """Find the moves after which so many executors have the bins evenly; those that have most keep theirs."""
+    chosen = _find_fullest(view, executors)
+    leaving = {worker.worker for worker in view.workers} - chosen
+    after = _apply(view, drain(view, leaving)) if leaving & find_hosts(view) else view
+    within = replace(after, workers=tuple(one for one in view.workers if one.worker in chosen))
+    target = _apply(after, balance(within)).placement()
+    # one move for each bin that ends elsewhere, however often it was planned
+    return tuple(
+        Assignment(state.bin, state.worker, target[state.bin])
+        for state in view.bins
+        if state.worker is not None and target[state.bin] != state.worker
+    )
+
+
+def _find_fullest(view: StateView, executors: int) -> frozenset[str]:
+    """Find the executors with most bins, of equals the oldest: Spark numbers them as they come."""
+    held = Counter(state.worker for state in view.bins)
+    age = {one.worker: int(one.worker) if one.worker.isdecimal() else 0 for one in view.workers}
+    return frozenset(sorted(age, key=lambda worker: (-held[worker], age[worker], worker))[:executors])
+
+
+def _apply(view: StateView, moves: tuple[Assignment, ...]) -> StateView:
+    return view.place({move.bin: move.target for move in moves})

@@ -1,4 +1,4 @@
-"""Where topics lie: directories of Parquet files, Kafka, or any stream that Spark can read."""
+"""Topics: where they lie, and the graph that they make with functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from penstock.errors import BadInput
+from penstock.dataflow.graph import LogicalGraph, Operator
+from penstock.errors import BadGraph, BadInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +50,17 @@ class Topic:
 
 
 def files(root: str, *, files_per_batch: int | None = None) -> Files:
-    """Topics as directories of Parquet files under this root; nothing needs to be installed."""
+    """Keep topics as directories of Parquet files under this root; nothing needs to be installed."""
     return Files(str(root), _at_least_one("files_per_batch", files_per_batch))
 
 
 def kafka(servers: str, *, records_per_batch: int | None = None, prefix: str = "") -> Kafka:
-    """Topics of the Kafka cluster at these bootstrap servers."""
+    """Keep topics in the Kafka cluster at these bootstrap servers."""
     return Kafka(servers, _at_least_one("records_per_batch", records_per_batch), prefix)
 
 
 def stream(form: str, **options: object) -> Stream:
-    """A topic that is only read, in any format that `spark.readStream` knows."""
+    """Read a topic, and never write it, in any format that `spark.readStream` knows."""
     return Stream(form, {key: str(value) for key, value in options.items()})
 
 
@@ -67,3 +68,65 @@ def _at_least_one(name: str, value: int | None) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise BadInput(f"{name} is {value!r}, not a whole number of 1 or more")
     return value
+
+
+Joined = tuple[tuple[str, ...], str | None]
+"""The topics that a function reads, and the one it writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Functions in topological order, with topics between them.
+
+    `graph` has an operator for every function, and one for every topic that no function writes: these are
+    the sources, which no policy scales.
+    """
+
+    graph: LogicalGraph
+    reads: Mapping[str, tuple[str, ...]]
+    writes: Mapping[str, str | None]
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Functions in topological order."""
+        return tuple(one.name for one in self.graph.operators if one.name in self.reads)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Topics that come from outside."""
+        return self.graph.sources
+
+    def readers(self, topic: str) -> tuple[str, ...]:
+        """List the functions that read a topic."""
+        return tuple(name for name in self.functions if topic in self.reads[name])
+
+    def writers(self, topic: str) -> tuple[str, ...]:
+        """List the functions that write a topic."""
+        return tuple(name for name in self.functions if self.writes[name] == topic)
+
+    def depth(self, name: str) -> int:
+        """Return how many functions records have passed at most before this one."""
+        fed_by = [writer for topic in self.reads[name] for writer in self.writers(topic)]
+        return 1 + max((self.depth(writer) for writer in fed_by), default=-1)
+
+
+def lay_out(functions: Mapping[str, Joined], unscalable: frozenset[str] = frozenset()) -> Layout:
+    """Build the graph; a cycle is an error that names the functions on it."""
+    written = {writes for _, writes in functions.values() if writes}
+    outside = list(dict.fromkeys(t for reads, _ in functions.values() for t in reads if t not in written))
+    operators = [Operator(name, scalable=False) for name in outside]
+    operators += [Operator(name, name not in unscalable) for name in functions]
+    edges: dict[tuple[str, str], None] = {}
+    for name, (reads, _) in functions.items():
+        for topic in reads:
+            feeding = [other for other, (_, writes) in functions.items() if writes == topic] or [topic]
+            edges.update(dict.fromkeys((origin, name) for origin in feeding))
+    try:
+        graph = LogicalGraph(operators, edges)
+    except BadGraph as error:
+        raise BadInput(f"functions and topics: {error}") from error
+    return Layout(
+        graph,
+        {name: reads for name, (reads, _) in functions.items()},
+        {name: writes for name, (_, writes) in functions.items()},
+    )

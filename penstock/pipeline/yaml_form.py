@@ -33,7 +33,7 @@ _FUNCTION = (
 
 def load_pipeline(path: Path) -> Pipeline:
     """Read and check a pipeline; modules are looked for beside the file, too."""
-    written = _mapping(str(path), _parsed(path), _TOP)
+    written = _mapping(str(path), _read_yaml(path), _TOP)
     place = _place(f"{path}: at", written["at"], path.parent) if "at" in written else None
     try:
         pipeline = Pipeline(str(written.get("name", path.stem)), place)
@@ -46,7 +46,7 @@ def load_pipeline(path: Path) -> Pipeline:
     return pipeline
 
 
-def _parsed(path: Path) -> Any:
+def _read_yaml(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
         _check_keys(path, yaml.compose(text, Loader=yaml.SafeLoader))
@@ -63,7 +63,7 @@ def _parsed(path: Path) -> Any:
 
 
 def _check_keys(path: Path, node: Any) -> None:
-    """YAML would keep the last of two functions with one name, and say nothing."""
+    """Refuse a key that is there twice: YAML would keep the last, and say nothing."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, _ in node.value:
@@ -88,7 +88,7 @@ def _mapping(place: str, value: Any, known: tuple[str, ...] | None = None) -> Ma
 
 
 def _place(place: str, value: Any, beside: Path) -> Location:
-    """One of `files: ROOT`, `kafka: SERVERS`, `stream: FORMAT`, each with its own options."""
+    """Return one of `files: ROOT`, `kafka: SERVERS`, `stream: FORMAT`, each with its own options."""
     written = dict(_mapping(place, value))
     kinds = [kind for kind in ("files", "kafka", "stream") if kind in written]
     if len(kinds) != 1:
@@ -119,14 +119,14 @@ def _add_functions(pipeline: Pipeline, place: str, value: Any, beside: Path) -> 
         for needed in ("call", "reads"):
             if needed not in fields:
                 raise BadInput(f"{here}: the key {needed} is missing")
-        call = _found(f"{here}.call", fields.pop("call"), beside)
+        call = _import_function(f"{here}.call", fields.pop("call"), beside)
         try:
             pipeline.add(call, name=name, **fields)
         except BadInput as error:
             raise BadInput(f"{here}: {error}") from error
 
 
-def _found(place: str, written: Any, beside: Path) -> Callable[..., Any]:
+def _import_function(place: str, written: Any, beside: Path) -> Callable[..., Any]:
     module_name, _, name = str(written).partition(":")
     if not module_name or not name:
         raise BadInput(f"{place}: {written!r} is not of the form module:function")

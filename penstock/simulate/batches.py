@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from penstock.dataflow.batches import BatchExecution, StageExecution
-from penstock.dataflow.makespan import makespan
-from penstock.dataflow.metrics import Floats
-from penstock.observe.sources import OfferedSample
-from penstock.simulate.capacity import Table, skew_with
-from penstock.simulate.disturbances import SERVICES, generator
+from penstock.dataflow.costs.model import makespan
+from penstock.dataflow.metrics import BatchExecution, Floats, StageExecution
+from penstock.observe.sources.offered import OfferedSample
+from penstock.simulate.capacity import Table, limit_skew
 from penstock.simulate.experiment import Experiment
 from penstock.simulate.scenario import BatchSpec, OperatorSpec, SourceSpec
-from penstock.simulate.virtual import BACKLOG, LATENCY, READ, UNLIMITED_SERVICE, Simulated
+from penstock.simulate.virtual import (
+    BACKLOG,
+    LATENCY,
+    READ,
+    SERVICES,
+    UNLIMITED_SERVICE,
+    Simulated,
+    make_generator,
+)
 
 CLOSE = 1e-6
 """Relative: how well the largest rate of a size is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A batch under way: when it ends, and the mean age that its records then have."""
-
-    batch: BatchExecution
-    ends: float
-    latency: float
 
 
 class VirtualBatches(Simulated):
@@ -41,14 +38,16 @@ class VirtualBatches(Simulated):
         self.source = experiment.graph.index[experiment.graph.sources[0]]
         self._sums = np.concatenate([[0.0], np.cumsum(self.offered[:, self.source])])
         self._moments = np.arange(len(self._sums), dtype=np.float64)
-        self._random = [generator(seed, SERVICES, number) for number in range(len(experiment.names))]
+        self._random = [make_generator(seed, SERVICES, number) for number in range(len(experiment.names))]
         self._read = self._clock = 0.0
-        self._running: _Running | None = None
+        self._running: tuple[BatchExecution, float] | None = None
+        """The batch under way, and the mean age that its records have when it ends."""
         self._changed_at = -1.0
-        self._latency = 0.0
+        self.latency = 0.0
+        """Mean age of the records of the last batch when it ended; zero before the first."""
         self._batches = 0
         self.newest = OfferedSample(0.0, 0.0, 0.0)
-        """What the report of the newest batch that has ended says of its source."""
+        """The offsets in the report of the newest batch that has ended."""
         self.finished: deque[BatchExecution] = deque()
         self.ended: list[BatchExecution] = []
 
@@ -58,7 +57,7 @@ class VirtualBatches(Simulated):
         return int(self.working[0]) * self.spec.cores
 
     def take_over(self) -> None:
-        """The change under way is there."""
+        """Let the change under way take effect."""
         super().take_over()
         self._changed_at = float(self.now)
 
@@ -71,35 +70,29 @@ class VirtualBatches(Simulated):
                 self._finish(second + 1.0)
             self._look(second, stopped)
 
-    def observed(self, start: int, end: int) -> float:
-        """Records read in these seconds."""
-        return float(self.seen[start:end, READ].sum())
-
-    def latency(self) -> float | None:
-        """Mean age of the records of the last batch when it ended."""
-        return self._latency or None
-
     def _finish(self, before: float) -> None:
-        running = self._running
-        if running is None or running.ends > before:
+        if self._running is None:
             return
-        batch = running.batch
-        self.newest = OfferedSample(batch.start, self._offered_by(batch.start), self._read)
-        unsettled = batch.start < self._changed_at <= running.ends
+        batch, latency = self._running
+        ends = batch.start + batch.seconds
+        if ends > before:
+            return
+        self.newest = OfferedSample(batch.start, self._count_offered(batch.start), self._read)
+        unsettled = batch.start < self._changed_at <= ends
         self.ended.append(replace(batch, settled=not unsettled))
         self.finished.append(self.ended[-1])
-        self._latency, self._running = running.latency, None
+        self.latency, self._running = latency, None
         trigger = self.spec.trigger
-        self._clock = max(running.ends, (batch.start // trigger + 1) * trigger)
+        self._clock = max(ends, (batch.start // trigger + 1) * trigger)
 
     def _begin(self, start: float) -> None:
         """Take all that was offered so far, at most what one batch may have."""
-        records = min(self._offered_by(start) - self._read, self.spec.most_records or np.inf)
+        records = min(self._count_offered(start) - self._read, self.spec.most_records or np.inf)
         if records <= 0:
             self._clock = (start // self.spec.trigger + 1) * self.spec.trigger
             return
         factors = [
-            spec.distribution.factors(random, spec.tasks) if isinstance(spec, OperatorSpec) else None
+            spec.distribution.draw_factors(random, spec.tasks) if isinstance(spec, OperatorSpec) else None
             for spec, random in zip(self.experiment.specs, self._random, strict=True)
         ]
         slowed = np.broadcast_to(1 / np.asarray(self.shares), (len(factors),))
@@ -108,29 +101,28 @@ class VirtualBatches(Simulated):
         oldest, newest = np.interp([self._read, self._read + records], self._sums, self._moments)
         latency = start - (oldest + newest) / 2 + seconds
         batch = BatchExecution(self._batches, start, seconds, self.slots, records, tuple(stages))
-        self._running = _Running(batch, start + seconds, float(latency))
+        self._running = batch, float(latency)
         self._batches += 1
         self._read += records
         self._spread(start, start + seconds, records)
 
-    def _offered_by(self, moment: float) -> float:
+    def _count_offered(self, moment: float) -> float:
         return float(np.interp(moment, self._moments, self._sums))
 
     def _spread(self, start: float, end: float, records: float) -> None:
-        """A batch reads its records over its whole time."""
+        """Spread what a batch reads over its whole time."""
         edges = np.arange(int(start), min(int(np.ceil(end)), self.experiment.seconds) + 1.0)
         reached: Floats = np.clip(edges, start, end)
         parts = (reached[1:] - reached[:-1]) / (end - start)
         self.seen[int(start) : int(start) + len(parts), READ] += parts * records
 
     def _look(self, second: int, stopped: bool) -> None:
-        """The latency is that of the last batch, or of the records that a longer one still holds."""
-        running = self._running
-        if running is not None:
-            self.seen[second, LATENCY] = max(self._latency, second + 1 - running.batch.start)
+        """Note the latency of the last batch, or of the records that a longer one still holds."""
+        if self._running is not None:
+            self.seen[second, LATENCY] = max(self.latency, second + 1 - self._running[0].start)
         else:
-            self._latency += 1.0 if stopped else 0.0
-            self.seen[second, LATENCY] = self._latency
+            self.latency += 1.0 if stopped else 0.0
+            self.seen[second, LATENCY] = self.latency
         self.seen[second, BACKLOG] = max(0.0, self._sums[second + 1] - self._read)
 
 
@@ -141,7 +133,7 @@ def stage_executions(
     factors: Sequence[Floats | None],
     slowed: Floats,
 ) -> list[StageExecution]:
-    """The stages of a batch of so many records, one after the other on these slots."""
+    """Return the stages of a batch of so many records, one after the other on these slots."""
     reaching = np.zeros(len(experiment.names))
     stages = []
     for number, (name, spec) in enumerate(zip(experiment.names, experiment.specs, strict=True)):
@@ -149,7 +141,7 @@ def stage_executions(
         taken = sum(reaching[feed] for feed in feeds) if feeds else records
         reaching[number] = taken * experiment.selectivity[number]
         shares = np.full(spec.tasks, 1 / spec.tasks)
-        uneven = float(skew_with(np.array([spec.tasks]), float(experiment.skews[number]))[0])
+        uneven = float(limit_skew(np.array([spec.tasks]), float(experiment.skews[number]))[0])
         if uneven:
             shares[:] = (1 - uneven / (spec.tasks - 1)) / spec.tasks
             shares[0] = (1 + uneven) / spec.tasks
@@ -163,16 +155,16 @@ def stage_executions(
 
 
 def record_seconds(spec: SourceSpec | OperatorSpec, slots: int) -> float:
-    """What a record costs one of so many slots that disturb each other."""
+    """Return what a record costs one of so many slots that disturb each other."""
     seconds = spec.service_time or UNLIMITED_SERVICE
     if isinstance(spec, SourceSpec) or isinstance(spec.curve, Table):
         return seconds
-    speed_up = float(spec.curve.speed_up(np.array([float(slots)]))[0])
+    speed_up = float(spec.curve.scale_capacity(np.array([float(slots)]))[0])
     return seconds * slots / speed_up
 
 
 def largest_rates(experiment: Experiment, most: int) -> Floats:
-    """Records per second with 0, 1, ... `most` executors whose batches end within the trigger interval."""
+    """Return records per second of 0, 1, ... `most` executors whose batches end within the trigger."""
     spec = experiment.scenario.batches
     assert spec is not None
     rates = [_largest_rate(experiment, spec, executors * spec.cores) for executors in range(1, most + 1)]

@@ -1,31 +1,23 @@
-"""Policies side by side on one experiment: as data, as tables in a terminal."""
+"""Policies side by side on one experiment, once or under many seeds, as data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from penstock.dataflow.metrics import Integers
-from penstock.journal.records import ActionRecord
 from penstock.simulate.experiment import Experiment
-from penstock.simulate.measures import Measures, measure
-from penstock.simulate.oracle import least_instances
+from penstock.simulate.measures import Measures, least_instances, measure
 from penstock.simulate.run import Run, simulate
-from penstock.view import figures
-
-MOST_SHOWN = 20
-"""Actions of one policy that the terminal shows; JSON and the page have all."""
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What each policy did, on the same load and with the same noise."""
+    """The runs of several policies, on the same load and with the same noise."""
 
     experiment: Experiment
     seed: int
@@ -33,52 +25,17 @@ class Comparison:
     runs: tuple[tuple[Run, Measures], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """One JSON-ready object."""
+        """Return one JSON-ready object."""
         return {
             "scenario": self.experiment.name,
             "seed": self.seed,
             "seconds": self.experiment.seconds,
-            "oracle": self._oracle_range(),
-            "policies": [_plain(run, measures) for run, measures in self.runs],
+            "oracle": {
+                unit: {"least": int(column.min()), "most": int(column.max())}
+                for unit, column in zip(self.experiment.units, self.oracle.T, strict=True)
+            },
+            "policies": [_write_run(run, measures) for run, measures in self.runs],
         }
-
-    def shown(self) -> RenderableType:
-        """The figures of all policies, and below what each of them did and why."""
-        parts: list[RenderableType] = [self._figures()]
-        for run, _ in self.runs:
-            parts += ["", _actions(run)]
-            parts += [
-                Text(f"{run.policy}: {error} (×{count})", "yellow") for error, count in run.errors.items()
-            ]
-        return Group(*parts)
-
-    def _figures(self) -> Table:
-        lasts = figures.seconds(self.experiment.seconds)
-        title = f"{self.experiment.name}, {lasts}, seed {self.seed}"
-        # eleven columns fit into 80 characters if they stand close
-        table = Table(title=title, box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
-        for number, heading in enumerate(HEADINGS):
-            # where they do not fit, half a figure would be a wrong one
-            table.add_column(heading, justify="left" if number == 0 else "right", overflow="fold")
-        for run, measures in self.runs:
-            table.add_row(run.policy, *figures_of(measures))
-        return table
-
-    def _oracle_range(self) -> dict[str, dict[str, int]]:
-        low, high = self.oracle.min(axis=0).tolist(), self.oracle.max(axis=0).tolist()
-        names = self.experiment.units
-        return {name: {"least": a, "most": b} for name, a, b in zip(names, low, high, strict=True)}
-
-
-HEADINGS = (
-    *("policy", "steps", "flips", "over", "under", "short", "late"),
-    *("p50", "p95", "p99", "backlog"),
-)
-EXPLAINED = (
-    "over, under: slot-seconds above and below the oracle, as a share of the oracle's; short: time in which "
-    "some operator had too few instances; late: time over the latency target; p50 to p99: latency of all "
-    "seconds, or of single records where those are followed; backlog: the largest before the sources"
-)
 
 
 def compare(
@@ -94,73 +51,92 @@ def compare(
     return Comparison(experiment, seed, oracle, tuple(runs))
 
 
-def figures_of(measures: Measures) -> tuple[str, ...]:
-    """A row under `HEADINGS`, without the policy."""
-    oracle = measures.oracle_slot_seconds
-    return (
-        str(measures.steps),
-        str(measures.flips),
-        f"{measures.over_slot_seconds / oracle:.1%}",
-        f"{measures.under_slot_seconds / oracle:.1%}",
-        figures.seconds(measures.under_seconds),
-        figures.seconds(measures.over_latency_target_seconds),
-        figures.seconds(measures.p50_latency_seconds),
-        figures.seconds(measures.p95_latency_seconds),
-        figures.seconds(measures.p99_latency_seconds),
-        figures.count(measures.largest_backlog_records),
-    )
-
-
-def changed(action: ActionRecord) -> str:
-    """From what to what, for the operators that change."""
-    before = action.before
-    pairs = [(name, before.get(name, 0), count) for name, count in action.planned.items()]
-    return ", ".join(f"{name} {old} → {new}" for name, old, new in pairs if old != new)
-
-
-def passed(seconds: float) -> str:
-    """Virtual time since the start: 1:02:30."""
-    whole = int(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
-
-
-def _actions(run: Run) -> RenderableType:
-    if not run.actions:
-        last = run.decisions[-1].reason if run.decisions else "nothing was decided"
-        return Text(f"{run.policy}: no action; in the end: {last}")
-    table = Table("at", run.policy, "why", box=None, header_style="dim")
-    for action in run.actions[:MOST_SHOWN]:
-        table.add_row(passed(action.intended_at), Text(changed(action)), Text(action.reason))
-    left = len(run.actions) - MOST_SHOWN
-    if left > 0:
-        table.add_row("", Text(f"and {left} more"), Text("--json and --html have all of them"))
-    return table
-
-
-def _plain(run: Run, measures: Measures) -> dict[str, Any]:
-    last: Sequence[int] = np.asarray(run.held[-1]).tolist()
-    final: Mapping[str, int] = dict(zip(run.experiment.units, last, strict=True))
+def _write_run(run: Run, measures: Measures) -> dict[str, Any]:
     return {
         "policy": run.policy,
         **measures.to_json(),
-        "final_parallelism": final,
-        "actions": [_plain_action(action) for action in run.actions],
+        "final_parallelism": dict(zip(run.experiment.units, run.held[-1].tolist(), strict=True)),
+        "actions": [
+            {
+                "at": action.intended_at,
+                "ended_at": action.ended_at,
+                "status": action.status.value if action.status else None,
+                "from": dict(action.before),
+                "to": dict(action.planned),
+                "reason": action.reason,
+                "notes": list(action.notes),
+                "measured": dict(action.measured) if action.measured else None,
+            }
+            for action in run.actions
+        ],
         "decisions": [
-            {"at": note.first_at, "kind": note.kind, "reason": note.reason, "count": note.count}
-            for note in run.decisions
+            {"at": one.first_at, "kind": one.verdict.kind, "reason": one.verdict.reason, "count": one.count}
+            for one in run.decisions
         ],
         "errors": dict(run.errors),
     }
 
 
-def _plain_action(action: ActionRecord) -> dict[str, Any]:
-    return {
-        "at": action.intended_at,
-        "ended_at": action.ended_at,
-        "status": action.status.value if action.status else None,
-        "from": dict(action.before),
-        "to": dict(action.planned),
-        "reason": action.reason,
-        "notes": list(action.notes),
-        "measured": dict(action.measured) if action.measured else None,
-    }
+Figures = dict[str, Any]
+Seeded = tuple[str, int]
+"""A policy and a seed."""
+
+SHOWN = {
+    "steps": "steps",
+    "flips": "flips",
+    "over_slot_seconds_ratio": "over",
+    "under_seconds": "short, s",
+    "over_latency_target_seconds": "late, s",
+    "p99_latency_seconds": "p99, s",
+}
+"""The figures whose spread is told → their headings."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManySeeds:
+    """The figures of all runs; those of one policy stand in the order of the seeds."""
+
+    scenario: str
+    seeds: tuple[int, ...]
+    runs: dict[str, tuple[Figures, ...]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return one JSON-ready object."""
+        return {
+            "scenario": self.scenario,
+            "seeds": {"first": self.seeds[0], "count": len(self.seeds)},
+            "policies": [
+                {"policy": policy, "spread": self.spread(policy), "runs": list(runs)}
+                for policy, runs in self.runs.items()
+            ],
+        }
+
+    def spread(self, policy: str) -> dict[str, dict[str, float]]:
+        """Return median, 95th percentile and largest of each figure; none where no run has it."""
+        found = {}
+        for name in SHOWN:
+            values = [run[name] for run in self.runs[policy] if run[name] is not None]
+            if values:
+                median, high, most = np.percentile(values, [50, 95, 100]).tolist()
+                found[name] = {"median": median, "p95": high, "largest": most}
+        return found
+
+
+def run_seeds(
+    experiment: Experiment,
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    on: Callable[[Experiment, Sequence[Seeded]], Iterable[Figures]],
+) -> ManySeeds:
+    """Run each policy under each seed; `on` says where: here, or on Spark."""
+    found = iter(on(experiment, [(policy, seed) for policy in policies for seed in seeds]))
+    runs = {policy: tuple(islice(found, len(seeds))) for policy in policies}
+    return ManySeeds(experiment.name, tuple(seeds), runs)
+
+
+def here(experiment: Experiment, pairs: Sequence[Seeded]) -> Iterable[Figures]:
+    """Yield one run after the other, in this process."""
+    oracle = least_instances(experiment)
+    for policy, seed in pairs:
+        run = simulate(experiment, policy, seed)
+        yield {"seed": seed, **measure(run, oracle).to_json(), "errors": dict(run.errors)}

@@ -13,7 +13,7 @@ from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import Floats, Integers
 from penstock.dataflow.window import EXECUTORS
 from penstock.errors import BadInput
-from penstock.settings import Settings
+from penstock.settings.model import Settings
 from penstock.simulate.scenario import OperatorSpec, Scenario, SourceSpec
 
 
@@ -40,7 +40,7 @@ class Experiment:
 
     @cached_property
     def specs(self) -> tuple[SourceSpec | OperatorSpec, ...]:
-        """What the scenario says of each operator."""
+        """The scenario's description of each operator."""
         known: dict[str, SourceSpec | OperatorSpec] = {**self.scenario.sources, **self.scenario.operators}
         return tuple(known[operator.name] for operator in self.graph.operators)
 
@@ -56,7 +56,7 @@ class Experiment:
 
     @cached_property
     def units(self) -> tuple[str, ...]:
-        """What has a size: each operator, or the executors."""
+        """The units that have a size: each operator, or the executors."""
         return (EXECUTORS,) if self.shares_slots else self.names
 
     @cached_property
@@ -92,18 +92,13 @@ class Experiment:
         random = any(spec.arrivals == "poisson" for spec in self.scenario.sources.values())
         return np.array([_variability(spec, float(random)) for spec in self.specs])
 
-    def capacity_of(self, instances: Integers) -> Floats:
-        """Records per second of so many instances of each operator."""
-        pairs = zip(self.capacities, instances.tolist(), strict=True)
+    def capacity_of(self, instances: Integers, own: bool = False) -> Floats:
+        """Return records per second of so many instances of each operator; `own`: without remote services."""
+        pairs = zip(self.own_capacities if own else self.capacities, instances.tolist(), strict=True)
         return np.array([table[count] for table, count in pairs])
 
-    def own_capacity_of(self, instances: Integers) -> Floats:
-        """What so many instances of each operator could do if no remote service held them back."""
-        pairs = zip(self.own_capacities, instances.tolist(), strict=True)
-        return np.array([table[count] for table, count in pairs])
-
-    def undisturbed(self, instances: Integers) -> float:
-        """The share of its speed that an instance keeps beside all others on the same cores."""
+    def slow_down(self, instances: Integers) -> float:
+        """Return the share of its speed that an instance keeps beside all others on the same cores."""
         disturbed = self.scenario.interference
         if disturbed is None or disturbed.cores is None:
             return 1.0
@@ -111,20 +106,21 @@ class Experiment:
         return 1 / (1 + disturbed.weight * max(0.0, crowd))
 
     def capacity_shares(self) -> Floats:
-        """For each second and operator, the share of its capacity that it has."""
+        """Return for each second and operator the share of its capacity that it has."""
         shares = np.ones_like(self.offered)
         for slow in self.scenario.slowdowns:
             shares[int(slow.start) : int(slow.end), self.graph.index[slow.operator]] *= slow.capacity
         return shares
 
     def starting_with(self, instances: Mapping[str, int]) -> Experiment:
-        """The same from another initial parallelism."""
+        """Return the same from another initial parallelism."""
         initial = self.initial.copy()
         for name, count in instances.items():
             if name not in self.units:
-                raise BadInput(f"initial: {self.name} has no operator {name!r}: {', '.join(self.units)}")
-            if not 1 <= count < len(self.capacities[self.units.index(name)]):
-                raise BadInput(f"initial: {name} cannot have {count} instances")
+                raise BadInput(f"--initial: {self.name} has no {name!r}; it has {', '.join(self.units)}")
+            most = len(self.capacities[self.units.index(name)]) - 1
+            if not 1 <= count <= most:
+                raise BadInput(f"--initial: {name} may have 1 to {most} instances, not {count}")
             initial[self.units.index(name)] = count
         return replace(self, initial=initial)
 

@@ -1,13 +1,15 @@
-"""Scenario files: found by path or by the name of a shipped one, read, and checked with file and key."""
+"""Scenario files: found by path or shipped name, read, and validated across their parts."""
 
 from __future__ import annotations
 
 import csv
+import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.resources import files
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml  # type: ignore[import-untyped]
@@ -16,12 +18,11 @@ from pydantic import BaseModel, ValidationError
 from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.dataflow.metrics import Floats
 from penstock.errors import BadGraph, BadInput, BadSettings
-from penstock.settings import Settings, load_settings
+from penstock.settings.model import Settings, load_settings
 from penstock.simulate.batches import largest_rates
-from penstock.simulate.capacity import Linear, Table, Usl, capacities, skew_with
-from penstock.simulate.checking import check, check_followed, nearest
-from penstock.simulate.distributions import KINDS, Gamma, Lognormal
+from penstock.simulate.capacity import KINDS, Distribution, Linear, Table, Usl, limit_skew, tabulate_capacity
 from penstock.simulate.experiment import Experiment
+from penstock.simulate.profiles import Profile, Steps, parse_profile
 from penstock.simulate.scenario import (
     BatchSpec,
     CsvRate,
@@ -34,21 +35,24 @@ from penstock.simulate.scenario import (
     Slowdown,
     SourceSpec,
 )
-from penstock.workloads.profiles import Profile, Steps, parse_profile
 
 SHIPPED = Path(str(files("penstock.simulate") / "scenarios"))
 NO_SETTINGS_OF_A_SCENARIO = frozenset({"policy", "mode", "journal", "runtime_directory", "control_socket"})
-"""What a simulation has no use for: policies are named on the command line, and nothing is written."""
+"""Settings without a meaning here: policies are named on the command line, and nothing is written."""
+MOST_FOLLOWED = 20_000_000
+"""Records that a simulation of single records may have to follow from its sources."""
+MODELS: Mapping[str, type[BaseModel]] = {
+    **{"sources": SourceSpec, "operators": OperatorSpec, "scaling": ScalingSpec, "slowdowns": Slowdown},
+    **{"failures": Failures, "interference": Interference, "neighbours": Neighbours, "batches": BatchSpec},
+    **{"linear": Linear, "usl": Usl, "table": Table, "distribution": Distribution, "CsvRate": CsvRate},
+}
+"""The parts of a scenario by their keys, and by the kinds that keys may have."""
 
 
-def shipped() -> dict[str, str]:
-    """Name → description of the scenarios that come with Penstock."""
-    described = {}
-    for path in sorted(SHIPPED.glob("*.yaml")):
-        described[path.stem] = " ".join(
-            str(yaml.safe_load(path.read_text(encoding="utf-8"))["description"]).split()
-        )
-    return described
+def list_shipped() -> dict[str, str]:
+    """Return name → description of the scenarios that come with Penstock."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(SHIPPED.glob("*.yaml"))}
+    return {name: " ".join(yaml.safe_load(text)["description"].split()) for name, text in texts.items()}
 
 
 def load(named: str) -> Experiment:
@@ -57,12 +61,13 @@ def load(named: str) -> Experiment:
     if not path.exists() and path.name == named:
         path = SHIPPED / f"{named.removesuffix('.yaml')}.yaml"
         if not path.exists():
-            raise BadInput(f"{named}: no such file, and no shipped scenario{nearest(named, shipped())}")
+            known = nearest(named, list_shipped())
+            raise BadInput(f"{named}: neither a file nor a shipped scenario{known}")
     return parse(_read(path), path)
 
 
 def parse(text: str, path: Path) -> Experiment:
-    """A scenario from its text; recordings are looked for beside `path`."""
+    """Return a scenario from its text; recordings are looked for beside `path`."""
     try:
         values = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -73,129 +78,123 @@ def parse(text: str, path: Path) -> Experiment:
     if not isinstance(values, dict):
         raise BadInput(f"{path}: a scenario is a mapping with duration, sources and operators")
     try:
-        scenario = Scenario.model_validate(values)
+        return _prepare(Scenario.model_validate(values), path)
     except ValidationError as error:
-        raise BadInput(f"{path}: {explained(error)}") from None
-    return _made_ready(scenario, path)
+        raise BadInput(f"{path}: {explain_error(error)}") from None
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
 
 
-def _made_ready(scenario: Scenario, path: Path) -> Experiment:
-    graph = _graph(scenario, path)
-    settings = _settings(scenario, path)
+def _prepare(scenario: Scenario, path: Path) -> Experiment:
+    """Make a scenario ready to run; an error names the key."""
+    graph, settings = _build_graph(scenario), _load_settings(scenario)
+    _check_parts(scenario, graph)
     specs: dict[str, SourceSpec | OperatorSpec] = {**scenario.sources, **scenario.operators}
     ordered = [specs[operator.name] for operator in graph.operators]
     counts = [scenario.batches.executors] if scenario.batches else [spec.instances for spec in ordered]
-    most = max(settings.max_executors, *counts)
-    own = tuple(_capacities(specs[o.name], most, f"{path}: operators.{o.name}") for o in graph.operators)
+    most = max(settings.bounds.most, *counts)
+    own = tuple(_tabulate(specs[one.name], most, f"operators.{one.name}") for one in graph.operators)
     experiment = Experiment(
         name=path.stem,
         scenario=scenario,
         graph=graph,
         settings=settings,
-        offered=_offered(scenario, graph, path),
-        capacities=tuple(_limited(spec, table) for spec, table in zip(ordered, own, strict=True)),
+        offered=_sum_offered(scenario, graph, path.parent),
+        capacities=tuple(_apply_limit(spec, table) for spec, table in zip(ordered, own, strict=True)),
         own_capacities=own,
         initial=np.array(counts, dtype=np.int64),
     )
-    return _checked(experiment, most, path)
-
-
-def _checked(experiment: Experiment, most: int, path: Path) -> Experiment:
-    """With what depends on the whole of it: sizes of executors, and how many records there are."""
     if experiment.shares_slots:
         return replace(experiment, capacities=(largest_rates(experiment, most),))
-    if experiment.scenario.latency == "events":
-        try:
-            check_followed(float(experiment.offered.sum()))
-        except BadInput as error:
-            raise BadInput(f"{path}: {error}") from None
+    records = float(experiment.offered.sum())
+    if scenario.latency == "events" and records > MOST_FOLLOWED:
+        raise BadInput(
+            f"latency: events follows single records, and {records:,.0f} are more than {MOST_FOLLOWED:,}; "
+            "use estimated, or a lower rate"
+        )
     return experiment
 
 
-def _graph(scenario: Scenario, path: Path) -> LogicalGraph:
+def _build_graph(scenario: Scenario) -> LogicalGraph:
     known = [*scenario.sources, *scenario.operators]
-    edges = []
-    for name, spec in scenario.operators.items():
-        for origin in spec.inputs:
-            if origin not in known:
-                raise BadInput(
-                    f"{path}: operators.{name}.inputs: no operator {origin!r}{nearest(origin, known)}"
-                )
-            edges.append((origin, name))
+    edges = [(origin, name) for name, spec in scenario.operators.items() for origin in spec.inputs]
+    for origin, name in edges:
+        if origin not in known:
+            raise BadInput(f"operators.{name}.inputs: no operator {origin!r}{nearest(origin, known)}")
     operators = [Operator(name) for name in scenario.sources]
     operators += [Operator(name, spec.scalable) for name, spec in scenario.operators.items()]
     try:
-        graph = LogicalGraph(operators, edges)
+        return LogicalGraph(operators, edges)
     except BadGraph as error:
-        raise BadInput(f"{path}: operators: {error}") from None
-    try:
-        check(scenario, graph)
-    except BadInput as error:
-        raise BadInput(f"{path}: {error}") from None
-    return graph
+        raise BadInput(f"operators: {error}") from None
 
 
-def _settings(scenario: Scenario, path: Path) -> Settings:
+def _load_settings(scenario: Scenario) -> Settings:
     for name in NO_SETTINGS_OF_A_SCENARIO & scenario.settings.keys():
-        raise BadInput(f"{path}: settings.{name}: has no meaning in a simulation")
+        raise BadInput(f"settings.{name}: has no meaning in a simulation")
     try:
         settings = load_settings(None, {}, {}, scenario.settings)
     except BadSettings as error:
-        raise BadInput(f"{path}: settings: {str(error).removeprefix('argument ')}") from None
-    if settings.policy_interval != int(settings.policy_interval):
-        raise BadInput(f"{path}: settings.policy_interval: not a whole number of seconds")
+        raise BadInput(f"settings: {str(error).removeprefix('argument ')}") from None
+    if not settings.manager.policy_interval.is_integer():
+        raise BadInput("settings.policy_interval: not a whole number of seconds")
     return settings
 
 
-def _capacities(spec: SourceSpec | OperatorSpec, most: int, key: str) -> Floats:
+def _tabulate(spec: SourceSpec | OperatorSpec, most: int, key: str) -> Floats:
     if isinstance(spec, SourceSpec):
-        return capacities(Linear(), spec.service_time, most)
+        return tabulate_capacity(Linear(), spec.service_time, most)
     is_table = isinstance(spec.curve, Table)
     if is_table == (spec.service_time is not None):
         told = "a table of capacities already says what a record costs" if is_table else "is missing"
         raise BadInput(f"{key}.service_time: {told}")
     # the operator is full as soon as its busiest instance is
-    return capacities(spec.curve, spec.service_time, most) / _fullest(spec, most)
+    return tabulate_capacity(spec.curve, spec.service_time, most) / _fullest(spec, most)
 
 
-def _limited(spec: SourceSpec | OperatorSpec, own: Floats) -> Floats:
+def _apply_limit(spec: SourceSpec | OperatorSpec, own: Floats) -> Floats:
     limit = getattr(spec, "limit", None)
     return own if limit is None else np.minimum(own, limit / _fullest(spec, len(own) - 1))
 
 
 def _fullest(spec: SourceSpec | OperatorSpec, most: int) -> Floats:
-    """How many times the average the busiest of 0, 1, ... instances gets."""
-    return 1 + skew_with(np.arange(most + 1, dtype=np.int64), getattr(spec, "skew", 0.0))
+    """Return how many times the average the busiest of 0, 1, ... instances gets."""
+    return 1 + limit_skew(np.arange(most + 1, dtype=np.int64), getattr(spec, "skew", 0.0))
 
 
-def _offered(scenario: Scenario, graph: LogicalGraph, path: Path) -> Floats:
+def _sum_offered(scenario: Scenario, graph: LogicalGraph, folder: Path) -> Floats:
+    """Return the records offered in each second to each operator; recordings are in `folder`."""
     offered = np.zeros((int(scenario.duration), len(graph.operators)))
     for name, spec in scenario.sources.items():
         try:
-            profile = _profile(spec.rate, path)
+            profile = _load_profile(spec.rate, folder)
         except BadInput as error:
-            raise BadInput(f"{path}: sources.{name}.rate: {error}") from None
+            raise BadInput(f"sources.{name}.rate: {error}") from None
         sums = [profile.cumulative(float(second)) for second in range(len(offered) + 1)]
         offered[:, graph.index[name]] = np.maximum(np.diff(np.array(sums)), 0.0)
     return offered
 
 
-def _profile(rate: str | CsvRate, path: Path) -> Profile:
+def _load_profile(rate: str | CsvRate, folder: Path) -> Profile:
     if isinstance(rate, str):
-        return parse_profile(rate, lambda named: _read(path.parent / named))
-    file = path.parent / rate.csv
+        return parse_profile(rate, lambda named: _read(folder / named))
+    file = folder / rate.csv
     rows = list(csv.DictReader(StringIO(_read(file))))
     if not rows:
         raise BadInput(f"{file} has no rows")
+    columns = []
     for column in (rate.time, rate.rate):
         if column not in rows[0]:
             raise BadInput(f"{file} has no column {column!r}; it has {', '.join(map(str, rows[0]))}")
-    times = [_number(row[rate.time], f"{file} line {line}, {rate.time}") for line, row in enumerate(rows, 2)]
-    rates = [_number(row[rate.rate], f"{file} line {line}, {rate.rate}") for line, row in enumerate(rows, 2)]
+        texts = [row[column] for row in rows]
+        columns.append(
+            [_parse_number(one, f"{file} line {line}, {column}") for line, one in enumerate(texts, 2)]
+        )
+    times, rates = columns
     return Steps.of([(time - times[0], value * rate.scale) for time, value in zip(times, rates, strict=True)])
 
 
-def _number(text: str | None, where: str) -> float:
+def _parse_number(text: str | None, where: str) -> float:
     try:
         return float(text or "")
     except ValueError:
@@ -211,42 +210,79 @@ def _read(path: Path) -> str:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def explained(error: ValidationError) -> str:
-    """The first thing wrong, with its key; an unknown key or curve suggests the nearest known one."""
+def explain_error(error: ValidationError) -> str:
+    """Say the first thing wrong, with its key; an unknown key or curve suggests the nearest known one."""
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
     key = ".".join(location)
     if first["type"] == "extra_forbidden":
-        return f"{key}: unknown key{nearest(location[-1], _keys_beside(location))}"
+        beside = (location[-2], location[0]) if len(location) > 1 else ()
+        model = next((MODELS[name] for name in beside if name in MODELS), Scenario)
+        return f"{key}: unknown key{nearest(location[-1], model.model_fields)}"
     if first["type"] == "union_tag_invalid":
-        kind, what = str(first["ctx"]["tag"]), location[-1]
-        known = KINDS if what == "distribution" else ("linear", "usl", "table")
-        return f"{key}.kind: unknown {what} {kind!r}{nearest(kind, known)}"
+        kind = str(first["ctx"]["tag"])
+        return f"{key}.kind: unknown curve {kind!r}{nearest(kind, ('linear', 'usl', 'table'))}"
+    if location[-2:] == ["distribution", "kind"]:
+        kind = str(first["input"])
+        return f"{key}: unknown distribution {kind!r}{nearest(kind, KINDS)}"
     message = first["msg"].removeprefix("Value error, ")
     got = "" if first["type"] == "missing" else f", got {first['input']!r}"
     return f"{key}: {message[:1].lower()}{message[1:]}{got}"
 
 
-def _keys_beside(location: list[str]) -> Iterable[str]:
-    """The known keys at the place of an unknown one."""
-    models: Mapping[str, type[BaseModel]] = {
-        "sources": SourceSpec,
-        "operators": OperatorSpec,
-        "scaling": ScalingSpec,
-        "slowdowns": Slowdown,
-        "failures": Failures,
-        "interference": Interference,
-        "batches": BatchSpec,
-    }
-    inner: Mapping[str, type[BaseModel]] = {
-        "linear": Linear,
-        "usl": Usl,
-        "table": Table,
-        "CsvRate": CsvRate,
-        "lognormal": Lognormal,
-        "gamma": Gamma,
-        "neighbours": Neighbours,
-    }
-    if len(location) == 1:
-        return Scenario.model_fields
-    return inner.get(location[-2], models[location[0]]).model_fields
+def nearest(name: str, known: Iterable[Any]) -> str:
+    """Return a hint at the known name that comes closest, or at all of them."""
+    names = [str(one) for one in known]
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(names)}"
+
+
+def _check_parts(scenario: Scenario, graph: LogicalGraph) -> None:
+    """Raise BadInput with the key of the first part that does not fit the others."""
+    for number, slow in enumerate(scenario.slowdowns):
+        _check_operator(f"slowdowns.{number}", slow.operator, graph.index)
+        if slow.end <= slow.start:
+            raise BadInput(f"slowdowns.{number}.end: {slow.end:g} is not after the start at {slow.start:g}")
+    known = ["executors"] if scenario.batches is not None else list(graph.index)
+    for number, failure in enumerate(scenario.failures):
+        _check_operator(f"failures.{number}", failure.operator, known)
+        if (failure.start is None) == (failure.every is None):
+            raise BadInput(f"failures.{number}: give either start or every")
+    if scenario.latency == "events":
+        _check_events(scenario)
+    if scenario.batches is not None:
+        _check_batches(scenario)
+
+
+def _check_operator(key: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise BadInput(f"{key}.operator: no operator {name!r}{nearest(name, known)}")
+
+
+def _check_events(scenario: Scenario) -> None:
+    if scenario.batches is not None:
+        raise BadInput("latency: batches have the latency of their records anyway; leave events out")
+    for name, source in scenario.sources.items():
+        for key, given in (
+            ("service_time", source.service_time),
+            ("keeps_backlog", not source.keeps_backlog),
+        ):
+            if given:
+                raise BadInput(f"sources.{name}.{key}: with latency: events a source is read without delay")
+    for name, operator in scenario.operators.items():
+        for key, given in (("queue", operator.queue), ("skew", operator.skew)):
+            if given:
+                raise BadInput(f"operators.{name}.{key}: latency: events knows neither bounds nor skew")
+
+
+def _check_batches(scenario: Scenario) -> None:
+    if len(scenario.sources) > 1:
+        raise BadInput("sources: batches are simulated with one source")
+    for name, spec in scenario.operators.items():
+        for key, given in (("queue", spec.queue), ("limit", spec.limit)):
+            if given is not None:
+                raise BadInput(
+                    f"operators.{name}.{key}: has no meaning in batches, which take all that is there"
+                )
+        if isinstance(spec.curve, Table):
+            raise BadInput(f"operators.{name}.curve: a table says nothing of slots that stages share")

@@ -1,4 +1,4 @@
-"""What a run is judged by: steps, slot-seconds against the oracle, latency."""
+"""The measures of a run: steps, latency, and slot-seconds against the oracle's least parallelism."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.dataflow.metrics import Integers
+from penstock.dataflow.metrics import Floats, Integers
+from penstock.dataflow.propagation import ROUNDING_TOLERANCE, propagate_rates
 from penstock.journal.records import ActionRecord
-from penstock.simulate.oracle import least_instances
+from penstock.simulate.experiment import Experiment
 from penstock.simulate.run import Run
 from penstock.simulate.virtual import BACKLOG, LATENCY
 
@@ -37,7 +38,7 @@ class Measures:
     largest_backlog_records: float
 
     def to_json(self) -> dict[str, Any]:
-        """The figures, and the first of them against the oracle's."""
+        """Return the figures, and the first of them against the oracle's."""
         return {**asdict(self), "over_slot_seconds_ratio": self.over_slot_seconds / self.oracle_slot_seconds}
 
 
@@ -49,7 +50,7 @@ def measure(run: Run, oracle: Integers | None = None) -> Measures:
     surplus = (run.held - least)[:, scaled]
     slots = experiment.slots[scaled]
     latency = run.seen[:, LATENCY]
-    target = experiment.settings.latency_target
+    target = experiment.settings.goals.latency_target
     p50, p95, p99 = run.record_latencies or np.percentile(latency, [50, 95, 99]).tolist()
     return Measures(
         steps=len(run.actions),
@@ -74,10 +75,57 @@ def _slot_seconds(instances: Integers, slots: Integers) -> float:
 
 
 def flips(actions: Sequence[ActionRecord], slots: dict[str, int]) -> int:
-    """How often a change in slots was followed by one in the other direction."""
+    """Return how often a change in slots was followed by one in the other direction."""
     changes = [
         sum((count - action.before.get(name, 0)) * slots[name] for name, count in action.planned.items())
         for action in actions
     ]
     directions = [change > 0 for change in changes if change != 0]
     return sum(one != other for one, other in pairwise(directions))
+
+
+ROUNDS = 5
+"""Interference and the instances it needs settle within a few rounds, or grow to the limits."""
+
+
+def least_instances(experiment: Experiment) -> Integers:
+    """Return for each second and operator the fewest instances whose capacity reaches what is offered to it.
+
+    It knows no backlog and keeps no headroom. Sources, and operators that are not to be scaled, have what
+    they began with; where no number is enough, it is the one with the largest capacity.
+    """
+    if experiment.shares_slots:
+        return _fewest(experiment.capacities[0], experiment.offered.sum(axis=1))[:, np.newaxis]
+    demand, shares = true_demand(experiment), experiment.capacity_shares()
+    least = _least(experiment, demand / shares)
+    for _ in range(ROUNDS if experiment.scenario.interference else 0):
+        # instances on shared cores slow each other down, and so need more of themselves
+        least = _least(experiment, demand / (shares * _slow_down(experiment, least)))
+    return least
+
+
+def _least(experiment: Experiment, needed: Floats) -> Integers:
+    least = np.tile(experiment.initial, (experiment.seconds, 1))
+    for number in np.flatnonzero(experiment.graph.is_scalable):
+        least[:, number] = _fewest(experiment.capacities[number], needed[:, number])
+    return least
+
+
+def _slow_down(experiment: Experiment, held: Integers) -> Floats:
+    sizes, place = np.unique(held, axis=0, return_inverse=True)
+    shares = np.array([experiment.slow_down(size) for size in sizes])
+    return shares[place.reshape(-1)][:, np.newaxis]
+
+
+def true_demand(experiment: Experiment) -> Floats:
+    """Return records offered to each operator in each second if all keep up (equation 8)."""
+    graph = experiment.graph
+    offered = {name: experiment.offered[:, graph.index[name]] for name in graph.sources}
+    return np.column_stack(propagate_rates(graph, experiment.selectivity.tolist(), offered))
+
+
+def _fewest(capacities: Floats, needed: Floats) -> Integers:
+    # more instances may bring less (retrograde scaling); the best so far is what a number can reach
+    reached = np.maximum.accumulate(capacities)
+    found = np.searchsorted(reached, needed * (1 - ROUNDING_TOLERANCE), side="left")
+    return np.clip(found, 1, int(np.argmax(capacities)))

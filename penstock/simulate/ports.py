@@ -4,61 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
 from penstock.dataflow.metrics import Floats, Integers, MetricWindow
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow, SourceRate
+from penstock.dataflow.window import ApplicationWindow, OperatorQuery, OperatorWindow, SourceRate
 from penstock.decide.outcome import Outcome, Status
-from penstock.decide.policy import Action, Proposal
-from penstock.decide.verdict import Accepted, Verdict
+from penstock.decide.policy import Action, Proposal, Resize
+from penstock.decide.verdict import Accepted, Verdict, VerdictLog
 from penstock.journal.records import ActionRecord
-from penstock.simulate.disturbances import SCATTER, generator
-from penstock.simulate.experiment import Experiment
-from penstock.simulate.virtual import Simulated
-from penstock.timeline import KINDS
+from penstock.simulate.events import VirtualEvents
+from penstock.simulate.flow import VirtualDataflow
+from penstock.simulate.virtual import SCATTER, Simulated, make_generator
 
 LEAST_FACTOR = 0.05
 """A measurement keeps at least this share of its value, however large the noise: none turns negative."""
 
 
-class PerOperator(Protocol):
-    """What a simulated dataflow, fluid or of single records, tells of itself."""
-
-    experiment: Experiment
-    now: int
-    offered: Floats
-
-    def parallelism(self) -> dict[str, int]:
-        """Instances held now."""
-
-    def instance_work(self) -> tuple[Integers, Floats, Floats]:
-        """Since the last call: the operator of each instance, its records, and the seconds it worked."""
-
-    def waiting(self, number: int) -> float:
-        """Records that wait before an operator."""
-
-    def scatter(self) -> Floats | None:
-        """For each operator the squared variation that its own records do not show; None if they do."""
-
-    def latency(self, start: int, end: int) -> float | None:
-        """The mean latency over these seconds, where one was seen."""
-
-
 class VirtualSource:
     """Windows of the simulated dataflow since the last call, with seeded noise on what is measured."""
 
-    def __init__(self, dataflow: PerOperator, seed: int) -> None:
+    def __init__(self, dataflow: VirtualDataflow | VirtualEvents, seed: int) -> None:
         self.dataflow = dataflow
         self._noise = Noise(dataflow.experiment.scenario.noise, seed)
         self._scatter = dataflow.scatter()
-        self._random = generator(seed, SCATTER)
+        self._random = make_generator(seed, SCATTER)
         self._start = 0
 
-    def observe(self, now: float) -> ApplicationWindow | NotReady:
-        """What happened since the last call."""
+    def observe(self, now: float) -> OperatorWindow | NotReady:
+        """Return what happened since the last call."""
         start, end = self._start, self.dataflow.now
         if end <= start:
             return NotReady("no time has passed", "a window", now + 1)
@@ -69,7 +44,7 @@ class VirtualSource:
         processed = np.bincount(operator, weights=records, minlength=len(experiment.names))
         sources = self._sources(start, end, processed.tolist())
         latency = self.dataflow.latency(start, end)
-        query = QueryWindow(
+        query = OperatorQuery(
             query_id=experiment.name,
             name=experiment.name,
             graph=experiment.graph,
@@ -78,12 +53,12 @@ class VirtualSource:
             latency_seconds=None if latency is None else self._noise.on(latency),
         )
         held = self.dataflow.parallelism()
-        return ApplicationWindow(experiment.name, start, end, Execution.PER_OPERATOR, held, (query,))
+        return OperatorWindow(experiment.name, start, end, held, (query,))
 
     def _metrics(
         self, start: int, end: int, operator: Integers, records: Floats, worked: Floats
     ) -> MetricWindow:
-        """Noise is on the time that each instance worked."""
+        """Return what is measured: with noise on the time that each instance worked."""
         if self._scatter is not None:
             # the mean of n services has the variance c_s² / n, which policies estimate c_s² from
             spread = np.sqrt(self._scatter[operator] / np.maximum(records, 1.0))
@@ -121,13 +96,13 @@ class Noise:
         self._random = np.random.default_rng(seed)
 
     def on(self, exact: float) -> float:
-        """One reading."""
+        """Return one reading."""
         if self._deviation == 0:
             return float(exact)
         return float(exact) * max(LEAST_FACTOR, 1 + self._deviation * float(self._random.standard_normal()))
 
     def on_all(self, exact: Floats) -> Floats:
-        """Each reading by itself."""
+        """Return each reading by itself."""
         if self._deviation == 0:
             return exact
         factors = 1 + self._deviation * self._random.standard_normal(len(exact))
@@ -149,7 +124,7 @@ class VirtualActuator:
         self.ends_at = self.dataflow.change(action.planned)
 
     def poll(self, now: float) -> Outcome | None:
-        """The outcome, once the new parallelism is there."""
+        """Return the outcome, once the new parallelism is there."""
         if self.ends_at is None or now < self.ends_at:
             return None
         self.ends_at = None
@@ -157,49 +132,39 @@ class VirtualActuator:
         return Outcome(Status.DONE, planned, planned, self.held(), now - self._begun_at)
 
     def abandon(self) -> None:
-        """Nothing to do: the dataflow takes over the new parallelism by itself."""
+        """Do nothing: the dataflow takes over the new parallelism by itself."""
 
     def held(self) -> Mapping[str, int]:
-        """Instances there now."""
+        """Return the instances there now."""
         return self.dataflow.parallelism()
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionNote:
-    """A verdict, `count` times in a row from `first_at` on."""
-
-    first_at: float
-    kind: str
-    reason: str
-    count: int = 1
 
 
 @dataclass
 class MemoryRecord:
     """A journal that lives as long as the run."""
 
-    decisions: list[DecisionNote] = field(default_factory=list)
+    verdicts: VerdictLog = field(default_factory=VerdictLog)
     records: list[ActionRecord] = field(default_factory=list)
     _notes: tuple[str, ...] = ()
 
     def observed(self, now: float, window: ApplicationWindow) -> None:
-        """The dataflow itself remembers every second, so nothing more is kept."""
+        """Keep nothing: the dataflow itself remembers every second."""
 
     def decided(
         self, now: float, application: str, answer: Proposal | NotReady, verdict: Verdict, policy: str = ""
     ) -> int:
         """Keep a verdict; the same one again is counted."""
         self._notes = verdict.notes if isinstance(verdict, Accepted) else ()
-        note = DecisionNote(now, KINDS.get(type(verdict), "waiting"), verdict.reason)
-        last = self.decisions[-1] if self.decisions else None
-        if last and (last.kind, last.reason) == (note.kind, note.reason) and note.kind != "accepted":
-            self.decisions[-1] = DecisionNote(last.first_at, last.kind, last.reason, last.count + 1)
-        else:
-            self.decisions.append(note)
-        return len(self.decisions)
+        self.verdicts.add(now, verdict)
+        return len(self.verdicts)
 
     def intend(
-        self, now: float, application: str, decision_id: int, action: Action, before: Mapping[str, int]
+        self,
+        now: float,
+        application: str,
+        decision_id: int,
+        action: Action | Resize,
+        before: Mapping[str, int] | Mapping[str, str],
     ) -> int:
         """Keep what is about to be done."""
         planned = dict(action.planned)
@@ -210,7 +175,7 @@ class MemoryRecord:
             policy="",
             intended_at=now,
             seen=(),
-            before=dict(before),
+            before={unit: int(count) for unit, count in before.items()},
             proposed=planned,
             planned=planned,
             exact=dict(action.exact),
@@ -219,6 +184,7 @@ class MemoryRecord:
             expected=action.expected,
         )
         self.records.append(record)
+        self.verdicts.close_last()
         return record.action_id
 
     def ended(self, now: float, action_id: int, outcome: Outcome) -> None:
@@ -231,11 +197,11 @@ class MemoryRecord:
         self._change(action_id, effect_at=now, measured=dict(figures))
 
     def unfinished(self, application: str) -> Sequence[ActionRecord]:
-        """Actions without an outcome."""
+        """Return the actions without an outcome."""
         return [record for record in self.records if record.status is None]
 
     def actions(self, application: str | None = None, limit: int | None = None) -> Sequence[ActionRecord]:
-        """The latest actions, oldest first."""
+        """Return the latest actions, oldest first."""
         return self.records[-limit:] if limit else list(self.records)
 
     def _change(self, action_id: int, **values: object) -> None:

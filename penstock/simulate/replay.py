@@ -1,4 +1,4 @@
-"""What another policy would have decided over what really happened, window by window.
+"""Replays recorded windows: what another policy would have decided, window by window.
 
 The load was what it was, but the size was not this policy's: once it would have held another size than was
 really held, its answers rest on windows that it would not have seen.
@@ -14,14 +14,15 @@ from statistics import median
 from typing import Any
 
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import EXECUTORS, ApplicationWindow, Execution, ExecutorState
-from penstock.dataflow.window_record import query_from
-from penstock.decide.manager import ManagerSettings, ScalingManager
+from penstock.dataflow.summary import read_operator_query, read_slot_query
+from penstock.dataflow.window import EXECUTORS, ApplicationWindow, ExecutorState, OperatorWindow, SlotWindow
+from penstock.decide.manager.manager import ScalingManager
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import Policy, Proposal, Scale
-from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict, Waiting
-from penstock.errors import BadInput
+from penstock.decide.verdict import Accepted, NothingToDo, Verdict, Waiting
+from penstock.errors import BadInput, BadMetrics
 from penstock.journal.records import ActionRecord, ObservationRecord
+from penstock.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +39,9 @@ class Moment:
     observed: bool
     """Whether the policy would have held what was really held, so that it saw what it would have seen."""
 
-    @property
-    def told_decided(self) -> str:
-        """What the policy changes, in words; a question mark where it rests on what was not observed."""
-        doubt = "" if self.observed or self.decided is None else " (?)"
-        return changed(self.would_hold, self.decided) + doubt
 
-    @property
-    def told_done(self) -> str:
-        """What was really changed, in words."""
-        return changed(self.held, self.done)
-
-    @property
-    def differs(self) -> bool:
-        """Whether one of both changes something, and the other not so."""
-        return self.decided != self.done
-
-
-def changed(before: Mapping[str, int], after: Mapping[str, int] | None) -> str:
-    """Units that change, with the size before and after."""
+def write_change(before: Mapping[str, int], after: Mapping[str, int] | None) -> str:
+    """Write the units that change, with the size before and after."""
     if after is None:
         return "–"
     told = [f"{unit} {before.get(unit, 0)} → {n}" for unit, n in after.items() if before.get(unit) != n]
@@ -91,7 +76,7 @@ class Replay:
     @property
     def first_difference(self) -> Moment | None:
         """The first window in which it decides otherwise than was done."""
-        return next((moment for moment in self.moments if moment.differs), None)
+        return next((one for one in self.moments if one.decided != one.done), None)
 
     @property
     def warning(self) -> str | None:
@@ -107,7 +92,7 @@ class Replay:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """One JSON-ready object."""
+        """Return one JSON-ready object."""
         first = self.first_difference
         return {
             "application": self.application,
@@ -123,11 +108,11 @@ class Replay:
         }
 
 
-def replay(
+def replay_windows(
     observations: Sequence[ObservationRecord],
     actions: Sequence[ActionRecord],
     policy: Policy,
-    settings: ManagerSettings,
+    settings: Settings,
 ) -> Replay:
     """Ask the policy and the manager at every observed window of one application, in order."""
     windows = list(_windows(observations))
@@ -141,7 +126,8 @@ def replay(
     changes = [action for action in actions if action.planned and units.issuperset(action.planned)]
     done = _done_after([window.end for window in windows], changes)
     taken = [action.ended_at - action.intended_at for action in changes if action.ended_at is not None]
-    replaying = _Replaying(policy, ScalingManager(settings), median(taken) if taken else 0.0)
+    manager = ScalingManager(settings.manager, settings.bounds, settings.goals)
+    replaying = _Replaying(policy, manager, median(taken) if taken else 0.0)
     moments = [replaying.ask(window, done.get(window.end)) for window in windows]
     name = observations[0].application
     return Replay(name, policy.name, tuple(moments), len(observations) - len(windows))
@@ -162,35 +148,31 @@ class _Replaying:
     changed_at: float = float("-inf")
 
     def ask(self, window: ApplicationWindow, done: ActionRecord | None) -> Moment:
-        """The answer and the verdict for one window."""
+        """Return the answer and the verdict for one window."""
         held = dict(window.parallelism)
         self.would_hold = self.would_hold or held
         before = dict(self.would_hold)
-        verdict = self._verdict(window)
-        if isinstance(verdict, Accepted) and self._would_hold_already(verdict):
-            verdict = NothingToDo(f"it would hold this size by then: {verdict.reason}")
+        verdict = self._judge(window)
         # state that is moved is no change of size, and says nothing of another policy's sizes
-        action = verdict.action if isinstance(verdict, Accepted) else None
-        decided = dict(action.parallelism) if isinstance(action, Scale) else None
-        if isinstance(action, Scale):
-            self._begin(window, action, done)
+        accepted = verdict.action if isinstance(verdict, Accepted) else None
+        change = accepted if isinstance(accepted, Scale) else None
+        # windows show what was really held, so a change that it has made is asked for again and again
+        if change is not None and {**self.would_hold, **change.parallelism} == self.would_hold:
+            verdict, change = NothingToDo(f"it would hold this size by then: {verdict.reason}"), None
+        if change is not None:
+            self._begin(window, change, done)
         return Moment(
             at=window.end,
-            kind=_kind(verdict),
+            kind=verdict.kind,
             reason=verdict.reason,
             held=held,
             would_hold=before,
-            decided=decided,
+            decided=dict(change.parallelism) if change is not None else None,
             done=dict(done.planned) if done else None,
             observed=before == held,
         )
 
-    def _would_hold_already(self, verdict: Accepted) -> bool:
-        """Windows show what was really held, so a change that it has made is asked for again and again."""
-        action = verdict.action
-        return isinstance(action, Scale) and {**self.would_hold, **action.parallelism} == self.would_hold
-
-    def _verdict(self, window: ApplicationWindow) -> Verdict:
+    def _judge(self, window: ApplicationWindow) -> Verdict:
         if self.under_way is not None:
             if window.end < self.changed_at:
                 return Waiting("a change is under way", self.changed_at)
@@ -202,9 +184,8 @@ class _Replaying:
         return self.manager.judge(window.end, window, answer)
 
     def _begin(self, window: ApplicationWindow, action: Scale, done: ActionRecord | None) -> None:
-        same = done is not None and dict(done.planned) == dict(action.parallelism)
-        ended_at = done.ended_at if same and done is not None else None
-        self.changed_at = window.end + self.change_seconds if ended_at is None else ended_at
+        really = done.ended_at if done and dict(done.planned) == dict(action.parallelism) else None
+        self.changed_at = window.end + self.change_seconds if really is None else really
         self.under_way = action
         self.would_hold = {**self.would_hold, **action.parallelism}
         self.manager.action_started(window.end, action)
@@ -216,29 +197,37 @@ class _Replaying:
 
 
 def _windows(observations: Iterable[ObservationRecord]) -> Iterator[ApplicationWindow]:
-    """The windows again, of those that were kept whole."""
+    """Yield the windows of the observations that were kept whole; raises BadMetrics."""
     for record in observations:
         if record.queries and not all(query.detail for query in record.queries):
             continue
         if not record.at > record.start:
             continue
-        yield _window(record)
+        try:
+            yield _window(record)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise BadMetrics(f"the window that ended at {record.at:.0f}: {error!r}") from error
 
 
 def _window(record: ObservationRecord) -> ApplicationWindow:
-    shared = EXECUTORS in record.parallelism
-    held = record.parallelism.get(EXECUTORS, 0)
+    application, start, end, parallelism = record.application, record.start, record.at, record.parallelism
+    if EXECUTORS not in parallelism:
+        return OperatorWindow(
+            application=application,
+            start=start,
+            end=end,
+            parallelism=dict(parallelism),
+            queries=tuple(read_operator_query(one, start, end) for one in record.queries),
+            warnings=record.warnings,
+        )
+    held = parallelism[EXECUTORS]
     cores = max(1, record.slots // held) if held else 1
-    return ApplicationWindow(
-        application=record.application,
-        start=record.start,
-        end=record.at,
-        execution=Execution.SHARED_SLOTS if shared else Execution.PER_OPERATOR,
-        parallelism=dict(record.parallelism),
-        queries=tuple(
-            query_from(query.name, query.detail, record.start, record.at, asdict(query))
-            for query in record.queries
-        ),
+    return SlotWindow(
+        application=application,
+        start=start,
+        end=end,
+        parallelism=dict(parallelism),
+        queries=tuple(read_slot_query(one) for one in record.queries),
         executors=tuple(ExecutorState(str(n), "", cores) for n in range(held)),
         slots_per_executor=cores,
         warnings=record.warnings,
@@ -246,15 +235,10 @@ def _window(record: ObservationRecord) -> ApplicationWindow:
 
 
 def _done_after(ends: Sequence[float], actions: Iterable[ActionRecord]) -> dict[float, ActionRecord]:
-    """What was really done, by the end of the window after which it was."""
+    """Return what was really done, by the end of the window after which it was."""
     done: dict[float, ActionRecord] = {}
     for action in actions:
         place = bisect_right(ends, action.intended_at)
         if place:
             done[ends[place - 1]] = action
     return done
-
-
-def _kind(verdict: Verdict) -> str:
-    kinds: Mapping[type, str] = {Accepted: "accepted", Rejected: "rejected", Waiting: "waiting"}
-    return kinds.get(type(verdict), "nothing-to-do")

@@ -1,33 +1,35 @@
-"""One run: a policy, the manager and the loop over the simulated dataflow, in virtual time."""
+"""One run of a policy: the manager and the loop over a simulated dataflow, in virtual time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.dataflow.batches import BatchExecution
-from penstock.dataflow.metrics import Floats, Integers
-from penstock.decide.manager import ScalingManager
+from penstock.dataflow.metrics import BatchExecution, Floats, Integers
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import ExecutorState, SlotQuery, SlotWindow, SourceRate
+from penstock.decide.manager.manager import ScalingManager
 from penstock.decide.policy import Policy
-from penstock.decide.registry import policy_entry
+from penstock.decide.registry import make_policy
+from penstock.decide.verdict import CountedVerdict
 from penstock.journal.records import ActionRecord
-from penstock.loop import Loop, LoopSettings
-from penstock.ports import Source
-from penstock.simulate.batch_source import BatchSource
+from penstock.observe.sources.offered import unread_records
+from penstock.runtime.loop import Loop, LoopSettings
+from penstock.runtime.ports import Ports, Source
 from penstock.simulate.batches import VirtualBatches
 from penstock.simulate.events import VirtualEvents
 from penstock.simulate.experiment import Experiment
-from penstock.simulate.ports import DecisionNote, MemoryRecord, VirtualActuator, VirtualSource
-from penstock.simulate.virtual import Simulated, VirtualDataflow
-from penstock.timeline import Timeline
+from penstock.simulate.flow import VirtualDataflow
+from penstock.simulate.ports import MemoryRecord, Noise, VirtualActuator, VirtualSource
+from penstock.simulate.virtual import READ, Simulated
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What one policy did in an experiment; arrays have a row for each second."""
+    """One policy's run of an experiment; arrays have a row for each second."""
 
     policy: str
     experiment: Experiment
@@ -36,9 +38,9 @@ class Run:
     """Whether all stood still for a restart."""
     seen: Floats
     actions: tuple[ActionRecord, ...]
-    decisions: tuple[DecisionNote, ...]
+    decisions: tuple[CountedVerdict, ...]
     errors: Mapping[str, int]
-    """What made the loop step aside → how often."""
+    """Reason why the loop stepped aside → how often."""
     record_latencies: tuple[float, ...] = ()
     """p50, p95 and p99 of single records, where they were followed."""
     batches: tuple[BatchExecution, ...] = ()
@@ -47,25 +49,19 @@ class Run:
 
 def simulate(experiment: Experiment, policy: str, seed: int = 0) -> Run:
     """Run a registered policy by its name; the same seed gives the same run."""
-    settings = experiment.settings.model_copy(update={"policy": policy})
-    return run_policy(experiment, policy_entry(policy).make(settings), seed)
+    return run_policy(experiment, make_policy(policy, experiment.settings), seed)
 
 
 def run_policy(experiment: Experiment, policy: Policy, seed: int = 0) -> Run:
     """Let time pass from one policy interval to the next, or to the end of an action, whichever is first."""
-    (dataflow, source), record = simulated(experiment, seed), MemoryRecord()
+    (dataflow, source), record = build_application(experiment, seed), MemoryRecord()
     actuator = VirtualActuator(dataflow)
-    interval = int(experiment.settings.policy_interval)
-    loop = Loop(
-        experiment.name,
-        source,
-        policy,
-        ScalingManager(experiment.settings.manager()),
-        record,
-        actuator,
-        LoopSettings(policy_interval=interval),
-    )
-    loop.timeline = Timeline(length=0)  # nobody watches a run that takes a second
+    settings = experiment.settings
+    interval = int(settings.manager.policy_interval)
+    manager = ScalingManager(settings.manager, settings.bounds, settings.goals)
+    # nobody watches a run that takes a second, so nothing is kept to be watched
+    loop_settings = LoopSettings(policy_interval=interval, timeline_length=0)
+    loop = Loop(experiment.name, Ports(source, policy, manager, record, actuator), loop_settings)
     errors: dict[str, int] = {}
     while dataflow.now < experiment.seconds:
         due = (dataflow.now // interval + 1) * interval
@@ -80,15 +76,15 @@ def run_policy(experiment: Experiment, policy: Policy, seed: int = 0) -> Run:
         down=dataflow.down,
         seen=dataflow.seen,
         actions=tuple(record.records),
-        decisions=tuple(record.decisions),
+        decisions=tuple(record.verdicts),
         errors=errors,
         record_latencies=dataflow.record_latencies() if isinstance(dataflow, VirtualEvents) else (),
         batches=tuple(dataflow.ended) if isinstance(dataflow, VirtualBatches) else (),
     )
 
 
-def simulated(experiment: Experiment, seed: int) -> tuple[Simulated, Source]:
-    """The application that the scenario describes, and what is seen of it."""
+def build_application(experiment: Experiment, seed: int) -> tuple[Simulated, Source]:
+    """Build the application that the scenario describes, and the source of what is seen of it."""
     if experiment.shares_slots:
         batches = VirtualBatches(experiment, seed)
         return batches, BatchSource(batches, seed)
@@ -97,3 +93,59 @@ def simulated(experiment: Experiment, seed: int) -> tuple[Simulated, Source]:
         return events, VirtualSource(events, seed)
     fluid = VirtualDataflow(experiment, seed)
     return fluid, VirtualSource(fluid, seed)
+
+
+class BatchSource:
+    """Windows of the batches that ended since the last call, with seeded noise on what is measured."""
+
+    def __init__(self, application: VirtualBatches, seed: int) -> None:
+        self.application = application
+        self._noise = Noise(application.experiment.scenario.noise, seed)
+        self._start = 0
+
+    def observe(self, now: float) -> SlotWindow | NotReady:
+        """Return what happened since the last call."""
+        application, start, end = self.application, self._start, self.application.now
+        if end <= start:
+            return NotReady("no time has passed", "a window", now + 1)
+        self._start = end
+        batches = tuple(self._add_noise(batch) for batch in application.finished)
+        application.finished.clear()
+        alive = int(application.working[0])
+        return SlotWindow(
+            application=application.experiment.name,
+            start=start,
+            end=end,
+            parallelism=application.parallelism(),
+            queries=(self._query(start, end, batches),),
+            executors=tuple(
+                ExecutorState(str(n), f"host-{n}", application.spec.cores) for n in range(1, alive + 1)
+            ),
+            slots_per_executor=application.spec.cores,
+        )
+
+    def _query(self, start: int, end: int, batches: tuple[BatchExecution, ...]) -> SlotQuery:
+        application, experiment = self.application, self.application.experiment
+        seconds = end - start
+        offered = self._noise.on(application.offered[start:end, application.source].sum() / seconds)
+        unread = unread_records(offered, application.spec.trigger, application.newest, end)
+        read = float(application.seen[start:end, READ].sum()) / seconds
+        return SlotQuery(
+            query_id=experiment.name,
+            name=experiment.name,
+            graph=experiment.graph,
+            sources={experiment.graph.sources[0]: SourceRate(offered, read, unread)},
+            batches=batches,
+            period_seconds=application.spec.trigger,
+            latency_seconds=self._noise.on(application.latency) if application.latency else None,
+        )
+
+    def _add_noise(self, batch: BatchExecution) -> BatchExecution:
+        """Disturb each stage as a whole: tasks of one batch are disturbed alike."""
+        stages = []
+        for stage in batch.stages:
+            factor = self._noise.on(1.0)
+            useful, wall = stage.useful_seconds * factor, stage.wall_seconds * factor
+            stages.append(replace(stage, useful_seconds=useful, wall_seconds=wall))
+        grown = sum(stage.wall_seconds for stage in stages) - sum(one.wall_seconds for one in batch.stages)
+        return replace(batch, stages=tuple(stages), seconds=batch.seconds + grown)

@@ -1,15 +1,14 @@
-"""What is simulated: a dataflow, its load, how it scales, and the settings of the loop; all checked."""
+"""A scenario: a dataflow, its load, how it scales, and the settings of the loop; all checked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
-from penstock.durations import parse_duration
-from penstock.simulate.capacity import Curve, Finite, Linear
-from penstock.simulate.distributions import Deterministic, Distribution
+from penstock.simulate.capacity import Checked, Curve, Distribution, Finite, Linear
+from penstock.units.fields import parse_duration
 
 Seconds = Annotated[float, BeforeValidator(parse_duration)]
 ServiceTime = Annotated[float | None, BeforeValidator(lambda v: v if v is None else parse_duration(v))]
@@ -26,12 +25,6 @@ def _whole_seconds(written: object) -> float:
 
 WholeSeconds = Annotated[float, BeforeValidator(_whole_seconds)]
 NoOrWholeSeconds = Annotated[float | None, BeforeValidator(lambda v: v if v is None else _whole_seconds(v))]
-
-
-class Checked(BaseModel):
-    """Frozen, and unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class CsvRate(Checked):
@@ -75,7 +68,7 @@ class OperatorSpec(Checked):
 
     inputs: tuple[str, ...] = Field(min_length=1)
     service_time: ServiceTime = Field(None, gt=0)
-    distribution: Distribution = Deterministic()
+    distribution: Distribution = Distribution()
     curve: Curve = Linear()
     limit: Annotated[Finite | None, Field(gt=0)] = None
     coordination: Seconds = Field(0.0, ge=0)

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pyspark.sql import SparkSession
 
+from penstock.simulate.comparison import Figures, Seeded, here
 from penstock.simulate.experiment import Experiment
-from penstock.simulate.seeds import Figures, Seeded, here
 
 WAVES = 8
 """Tasks for each slot: few enough that starting them costs nothing, enough that none is waited for long."""
 
 
 def on_spark(spark: SparkSession) -> Callable[[Experiment, Sequence[Seeded]], Iterable[Figures]]:
-    """Runs pairs of policy and seed on the session's executors; the answers keep their order."""
+    """Return a runner of pairs of policy and seed on executors; the answers keep their order."""
 
     def run(experiment: Experiment, pairs: Sequence[Seeded]) -> Iterable[Figures]:
         context = spark.sparkContext

@@ -1,27 +1,26 @@
-"""The simulated dataflow: its state, the change of parallelism under way, and what was seen each second."""
+"""A simulated application: its time, the change of parallelism under way, what was seen, what disturbs it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from penstock.dataflow.metrics import Floats, Integers
-from penstock.simulate.capacity import skew_with
-from penstock.simulate.disturbances import disturbances, offered_records
 from penstock.simulate.experiment import Experiment
-from penstock.simulate.flow_kernel import Flow, Power, Wiring, advance
-from penstock.simulate.scenario import OperatorSpec, SourceSpec
 
 READ, BACKLOG, QUEUED, LATENCY = range(4)
-"""Columns of `VirtualDataflow.seen`."""
+"""Columns of `Simulated.seen`."""
 UNLIMITED_SERVICE = 1e-6
-"""Seconds a record that a source without a service time is said to have worked on it: rates need one."""
+"""Seconds a record that a source without a service time is said to have worked on it: rates need some."""
+ARRIVALS, FAILURES, NEIGHBOURS, SERVICES, SCATTER = 1, 2, 3, 4, 5
+"""Streams of random numbers, so that more of one thing does not change another."""
 
 
 class Simulated(ABC):
-    """What every simulated application has: its time, what it holds, a change under way, what was seen."""
+    """A simulated application: its time, what it holds, the change under way, what was seen."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self.experiment = experiment
@@ -30,10 +29,10 @@ class Simulated(ABC):
         self.held: Integers = np.zeros((experiment.seconds, len(experiment.units)), dtype=np.int64)
         self.down = np.zeros(experiment.seconds, dtype=np.bool_)
         self.seen: Floats = np.zeros((experiment.seconds, 4))
-        self.offered = offered_records(experiment, seed)
+        self.offered = draw_offered(experiment, seed)
         self.wanted: Integers | None = None
         self.wanted_at = 0
-        self._disturbed = disturbances(experiment, seed)
+        self._disturbed = draw_disturbances(experiment, seed)
 
     def change(self, instances: Mapping[str, int]) -> int:
         """Begin a change of parallelism; returns when it is there."""
@@ -66,12 +65,12 @@ class Simulated(ABC):
         """Let records flow from now on; nothing else changes until then."""
 
     def take_over(self) -> None:
-        """The change under way is there."""
+        """Let the change under way take effect."""
         assert self.wanted is not None
         self.instances, self.wanted = self.wanted, None
 
     def parallelism(self) -> dict[str, int]:
-        """Unit → instances held now."""
+        """Return unit → instances held now."""
         return dict(zip(self.experiment.units, self.instances.tolist(), strict=True))
 
     @property
@@ -93,125 +92,72 @@ class Simulated(ABC):
         return min(self.now, self.experiment.seconds - 1)
 
 
-class VirtualDataflow(Simulated):
-    """Advances a dataflow in steps of one second; nothing happens between calls."""
-
-    def __init__(self, experiment: Experiment, seed: int = 0) -> None:
-        super().__init__(experiment, seed)
-        size = len(experiment.graph.operators)
-        state = np.zeros((len(Flow._fields), size))
-        self.flow = Flow(*state)
-        first = Flow._fields.index("processed")
-        self._work = state[first : first + 2]
-        """Of the state: what was processed, and below it the useful time."""
-        self._power: Power | None = None
-        self._spread: tuple[Integers, Floats] | None = None
-        self._work_before = self._work.copy()
-        self.wiring = _wiring(experiment)
-
-    def take_over(self) -> None:
-        """The change under way is there."""
-        super().take_over()
-        self._power = self._spread = None
-
-    def flow_on(self, until: int, stopped: bool) -> None:
-        """Make the steps up to then."""
-        if self._power is None or self._disturbed is not None:
-            self._power = self._present_power()
-        nothing = np.zeros(len(self.instances))
-        power = self._power._replace(capacity=nothing, own=nothing) if stopped else self._power
-        span = slice(self.now, until)
-        advance(self.wiring, power, self.flow, self.offered[span], self.seen[span])
-
-    def instance_work(self) -> tuple[Integers, Floats, Floats]:
-        """Since the last call: the operator of each instance, its records, and the seconds it worked."""
-        work = self._work - self._work_before
-        self._work_before = self._work.copy()
-        if self._spread is None or self._disturbed is not None:
-            self._spread = self._present_spread()
-        operator, share = self._spread
-        # useful time is that of an average instance
-        work[1] *= self.instances
-        records, worked = work.take(operator, axis=1) * share
-        return operator, records, worked
-
-    def _present_spread(self) -> tuple[Integers, Floats]:
-        """The operator of each instance, and its share of the operator's records."""
-        counts, working = self.instances, self.working
-        skew = skew_with(working, self.experiment.skews)
-        share = instance_shares(counts, skew) if working is counts else failed_shares(counts, working, skew)
-        return np.repeat(np.arange(len(counts)), counts), share
-
-    def waiting(self, number: int) -> float:
-        """Records that wait before an operator."""
-        return float(self.flow.queue[number])
-
-    def scatter(self) -> Floats | None:
-        """A fluid shows no randomness: what the scenario says of it must be added to what is measured.
-
-        A source whose arrivals are not drawn scatters as the operators that it feeds.
-        """
-        own = self.experiment.variability.copy()
-        for number, feeds in enumerate(self.experiment.graph.upstream):
-            for feed in feeds:
-                source = self.experiment.specs[feed]
-                if isinstance(source, SourceSpec) and source.arrivals == "even":
-                    own[feed] = max(own[feed], self.experiment.variability[number])
-        return own if own.any() else None
-
-    def latency(self, start: int, end: int) -> float | None:
-        """The mean over these seconds."""
-        return float(np.add.reduce(self.seen[start:end, LATENCY]) / (end - start))
-
-    def _present_power(self) -> Power:
-        experiment, working = self.experiment, self.working
-        undisturbed = experiment.undisturbed(self.instances)
-        capacity = experiment.capacity_of(working) * self.shares * undisturbed
-        own = experiment.own_capacity_of(working) * self.shares * undisturbed
-        instances = self.instances.astype(np.float64)
-        even = own * (1 + skew_with(working, experiment.skews))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            service = np.where(np.isinf(capacity), UNLIMITED_SERVICE, working / even)
-        service = np.where(working > 0, service, 0.0)
-        return Power(capacity, own, service, instances, experiment.coordination * instances)
+def make_generator(seed: int, stream: int, number: int = 0) -> np.random.Generator:
+    """Make random numbers for one purpose; the same for every policy."""
+    return np.random.default_rng([seed, stream, number])
 
 
-def instance_shares(counts: Integers, skew: Floats) -> Floats:
-    """The share of its operator's records that each instance gets; the first one is the busiest."""
-    others = (1 - skew / np.maximum(counts - 1, 1)) / counts
-    shares = np.repeat(others, counts)
-    shares[np.cumsum(counts) - counts] = (1 + skew) / counts
-    return shares
+def draw_offered(experiment: Experiment, seed: int) -> Floats:
+    """Return records offered in each second: the profile itself, or drawn from it if arrivals are Poisson."""
+    offered = experiment.offered
+    for name, spec in experiment.scenario.sources.items():
+        if spec.arrivals == "poisson":
+            number = experiment.graph.index[name]
+            if offered is experiment.offered:
+                offered = offered.copy()
+            drawn = make_generator(seed, ARRIVALS, number).poisson(experiment.offered[:, number])
+            offered[:, number] = drawn
+    return offered
 
 
-def failed_shares(counts: Integers, working: Integers, skew: Floats) -> Floats:
-    """The same where the last instances of an operator have failed and get nothing."""
-    shares = np.zeros(int(counts.sum()))
-    first = np.cumsum(counts) - counts
-    for start, alive, uneven in zip(first.tolist(), working.tolist(), skew.tolist(), strict=True):
-        if alive:
-            shares[start : start + alive] = instance_shares(np.array([alive]), np.array([uneven]))
-    return shares
+@dataclass(frozen=True, eq=False)
+class Disturbances:
+    """For each second the share of its capacity of each operator, and the failed instances of each unit."""
+
+    shares: Floats
+    failed: Integers
+    changes: Integers
+    """The seconds at which something of it changes, in order, with the end of the run."""
+
+    def steady_until(self, now: int) -> int:
+        """Return the end of the span over which nothing changes."""
+        return int(self.changes[np.searchsorted(self.changes, now, side="right")])
 
 
-def _wiring(experiment: Experiment) -> Wiring:
-    graph, specs = experiment.graph, experiment.specs
-    downstream: list[list[int]] = [[] for _ in graph.operators]
-    for target, feeds in enumerate(graph.upstream):
-        for origin in feeds:
-            downstream[origin].append(target)
-    operators = [spec if isinstance(spec, OperatorSpec) else None for spec in specs]
-    return Wiring(
-        *_lists([list(feeds) for feeds in graph.upstream]),
-        *_lists(downstream),
-        selectivity=experiment.selectivity,
-        room=np.array([spec.queue if spec and spec.queue else np.inf for spec in operators]),
-        keeps_backlog=np.array([getattr(spec, "keeps_backlog", True) for spec in specs], dtype=np.int64),
-        variability=experiment.variability,
-    )
+def draw_disturbances(experiment: Experiment, seed: int) -> Disturbances | None:
+    """Draw all disturbances that the scenario names, or None if it names none."""
+    scenario = experiment.scenario
+    neighbours = scenario.interference.neighbours if scenario.interference else None
+    if not (scenario.slowdowns or scenario.failures or neighbours):
+        return None
+    shares = experiment.capacity_shares()
+    failed = np.zeros((experiment.seconds, len(experiment.units)), dtype=np.int64)
+    if neighbours:
+        random = make_generator(seed, NEIGHBOURS)
+        for start, end in _spells(random, neighbours.every, neighbours.lasts, experiment.seconds):
+            shares[start:end] *= neighbours.capacity
+    for number, failure in enumerate(scenario.failures):
+        column = failed[:, experiment.units.index(failure.operator)]
+        if failure.start is not None:
+            column[int(failure.start) : int(failure.start + failure.lasts)] += failure.instances
+        if failure.every is not None:
+            random = make_generator(seed, FAILURES, number)
+            for start, end in _spells(random, failure.every, failure.lasts, experiment.seconds, fixed=True):
+                column[start:end] += failure.instances
+    return Disturbances(shares, failed, _changes(shares, failed))
 
 
-def _lists(neighbours: list[list[int]]) -> tuple[Integers, Integers]:
-    lengths = np.array([0, *(len(some) for some in neighbours)], dtype=np.int64)
-    flat = np.array([one for some in neighbours for one in some], dtype=np.int64)
-    return np.cumsum(lengths), flat
+def _changes(shares: Floats, failed: Integers) -> Integers:
+    differs = (shares[1:] != shares[:-1]).any(axis=1) | (failed[1:] != failed[:-1]).any(axis=1)
+    return np.append(np.flatnonzero(differs) + 1, len(shares))
+
+
+def _spells(
+    random: np.random.Generator, every: float, lasts: float, seconds: int, fixed: bool = False
+) -> Iterator[tuple[int, int]]:
+    """Yield spans [start, end) with exponential gaps, and exponential lengths unless they are fixed."""
+    now = random.exponential(every)
+    while now < seconds:
+        end = now + (lasts if fixed else random.exponential(lasts))
+        yield int(now), max(int(now) + 1, round(end))
+        now = end + random.exponential(every)

@@ -1,1 +1,1 @@
-"""What people look at: the live view in the terminal, the HTML page, the lists of actions."""
+"""Everything that is drawn: the live view in the terminal, the HTML page, the lists of actions."""

@@ -1,165 +1,201 @@
-"""The charts of a run: rates, backlog, batch time and slots above one another, on one axis of time."""
+"""The common parts of charts: colours, look, hover text, lines over time, the critical path by cause."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from html import escape
+from itertools import pairwise
+from statistics import median
+from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from penstock.view import figures
-from penstock.view.words import change, decision_word, effect
+from penstock.view.words import name_cause
 
-TITLES = ("Rate", "Backlog", "Batch time", "Slots")
-UNITS = ("records per second", "records", "seconds", "slots")
-BLUE, GREEN, ORANGE, PURPLE, GREY = "#3b82c4", "#2a9d74", "#d9822b", "#8a6fc1", "#8b95a1"
-CHANGES = {"scale-out": (GREEN, "triangle-up"), "scale-in": (BLUE, "triangle-down")}
-OTHERS = {"move-state": (PURPLE, "diamond"), "rejected": (ORANGE, "x"), "failed": ("#c94f4f", "x")}
+BLUE, GREEN, ORANGE, PURPLE, GREY, RED = "#3b82c4", "#2a9d74", "#d9822b", "#8a6fc1", "#8b95a1", "#c94f4f"
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, "#4aa3a2", "#b0762f", "#6d7bd0")
+"""The colours of several lines in one chart, in this order."""
+CAUSE_COLOURS = {
+    "run": GREEN,
+    "gc": "#7cc4a4",
+    "deserialise": "#9fd3c7",
+    "fetch": BLUE,
+    "shuffle write": "#7fb0df",
+    "state load": PURPLE,
+    "state commit": "#b39ddb",
+    "result": "#5c9ead",
+    "scheduling": ORANGE,
+    "batch log": "#e9b44c",
+    "program": RED,
+    "start-up": "#d88c8c",
+    "executors": "#a1887f",
+    "trigger": "#c3cad2",
+    "unknown": GREY,
+}
+"""Tasks are green, blue and purple, the driver is warm, waiting is grey: warm batches need no executors."""
+LOOK: dict[str, Any] = {
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"family": "system-ui, -apple-system, 'Segoe UI', sans-serif", "size": 13},
+    "template": "none",
+}
+"""The layout of every chart; the page's script adds the colours of light and dark."""
+DASHED = {"color": GREY, "width": 1.5, "dash": "dash"}
+CRITICAL_HEIGHT = 250
+SMALLEST_SHARE = 0.005
+WIDEST_BAR_SECONDS = 60.0
 
 Points = Sequence[Mapping[str, Any]]
 
 
-def timeline(recent: Points, decisions: Points) -> go.Figure:
-    """One figure of four charts, with every change of size marked in all of them."""
-    figure = make_subplots(
-        rows=4,
-        cols=1,
-        shared_xaxes=True,
-        vertical_spacing=0.065,
-        row_heights=[0.3, 0.2, 0.22, 0.28],
-        subplot_titles=TITLES,
-    )
-    at = [moment(point) for point in recent]
-    _rates(figure, at, recent)
-    _backlog(figure, at, recent)
-    _batch_time(figure, at, recent)
-    _slots(figure, at, recent)
-    _mark(figure, recent, decisions)
-    _dress(figure)
-    return figure
+def place_legend(y: float = 1.0) -> dict[str, Any]:
+    """Place a legend in one row above a chart, to the right."""
+    return {"orientation": "h", "x": 1, "xanchor": "right", "y": y, "yanchor": "bottom"}
 
 
-def moment(point: Mapping[str, Any]) -> datetime:
-    """The local time of a point."""
+def local_time(point: Mapping[str, Any]) -> datetime:
+    """Return the local time of a point."""
     return datetime.fromtimestamp(point["at"])
 
 
-def _column(recent: Points, key: str) -> list[float | None]:
-    return [point.get(key) for point in recent]
-
-
-def _line(name: str, color: str, hover: str, **more: Any) -> dict[str, Any]:
-    line = {"color": color, "width": 2, **more.pop("line", {})}
-    return {"name": name, "mode": "lines", "line": line, "hovertemplate": hover + "<extra></extra>", **more}
-
-
-def _rates(figure: go.Figure, at: list[datetime], recent: Points) -> None:
-    for name, key, color, dash in (
-        ("offered", "offered_per_second", BLUE, "dot"),
-        ("observed", "observed_per_second", GREEN, "solid"),
-    ):
-        drawn = _line(name, color, f"{name} %{{y:,.0f}} records/s", line={"dash": dash}, legend="legend")
-        figure.add_trace(go.Scatter(x=at, y=_column(recent, key), **drawn), row=1, col=1)
-
-
-def _backlog(figure: go.Figure, at: list[datetime], recent: Points) -> None:
-    drawn = _line("backlog", ORANGE, "backlog %{y:,.0f} records", legend="legend2")
-    shade = {"fill": "tozeroy", "fillcolor": "rgba(217,130,43,0.16)"}
-    figure.add_trace(go.Scatter(x=at, y=_column(recent, "backlog_records"), **drawn, **shade), row=2, col=1)
-
-
-def _batch_time(figure: go.Figure, at: list[datetime], recent: Points) -> None:
-    periods = _column(recent, "period_seconds")
-    if any(period is not None for period in periods):
-        drawn = _line("trigger", GREY, "trigger %{y:.1f} s", line={"dash": "dash", "width": 1.5})
-        figure.add_trace(go.Scatter(x=at, y=periods, legend="legend3", **drawn), row=3, col=1)
-    # a batch longer than a window leaves windows without one: the line goes on over them
-    drawn = _line("batch", PURPLE, "batch %{y:.1f} s", legend="legend3", connectgaps=True)
-    figure.add_trace(go.Scatter(x=at, y=_column(recent, "batch_seconds"), **drawn), row=3, col=1)
-
-
-def _slots(figure: go.Figure, at: list[datetime], recent: Points) -> None:
-    for name, key, color, dash in (
-        ("held", "slots_held", BLUE, "solid"),
-        ("needed", "slots_needed", ORANGE, "dot"),
-    ):
-        steps = {"dash": dash, "shape": "hv", "width": 2.5}
-        drawn = _line(name, color, f"{name} %{{y:,.0f}} slots", line=steps, legend="legend4")
-        figure.add_trace(go.Scatter(x=at, y=_column(recent, key), **drawn), row=4, col=1)
-
-
-def _mark(figure: go.Figure, recent: Points, decisions: Points) -> None:
-    """A thin line through all charts for each change, and a marker among the slots with the reason."""
-    for one in decisions:
-        if one.get("kind") in CHANGES:
-            color = CHANGES[one["kind"]][0]
-            figure.add_vline(x=moment(one), line={"color": color, "width": 1, "dash": "dot"}, opacity=0.7)
-    for kind, (color, symbol) in {**CHANGES, **OTHERS}.items():
-        marked = [one for one in decisions if one.get("kind") == kind]
-        if marked:
-            figure.add_trace(_markers(marked, recent, color, symbol), row=4, col=1)
-
-
-def _markers(marked: Points, recent: Points, color: str, symbol: str) -> go.Scatter:
-    return go.Scatter(
-        x=[moment(one) for one in marked],
-        y=[_held_at(recent, one["at"]) for one in marked],
-        mode="markers",
-        marker={"color": color, "symbol": symbol, "size": 12, "line": {"color": "#ffffff", "width": 1.5}},
-        name=decision_word({"kind": marked[0].get("kind")}),
-        legend="legend4",
-        hovertext=[_hover(one) for one in marked],
-        hovertemplate="%{hovertext}<extra></extra>",
-    )
-
-
-def _held_at(recent: Points, at: float) -> float:
-    before = [point["slots_held"] for point in recent if point["at"] <= at and point.get("slots_held")]
-    return float(before[-1]) if before else 0.0
-
-
-def _hover(decision: Mapping[str, Any]) -> str:
-    lines = [f"<b>{decision_word(decision)} {change(decision)}</b> at {figures.clock(decision['at'])}"]
-    for text in (str(decision.get("reason", "")), effect(decision)):
-        lines += wrapped(escape_hover(text))
-    return "<br>".join(lines)
-
-
 def escape_hover(text: str) -> str:
-    """Plotly reads a few tags in hover text; a reason must not become one."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Escape the few tags that Plotly reads in hover text: a reason must not become one."""
+    return escape(text, quote=False)
 
 
-def wrapped(text: str, width: int = 70) -> list[str]:
-    """The text in lines of at most so many characters, because hover boxes do not wrap."""
-    lines, current = [], ""
-    for word in text.split():
-        if current and len(current) + len(word) >= width:
-            lines.append(current)
-            current = ""
-        current = f"{current} {word}".strip()
-    return [*lines, current] if current else lines
+def wrap_hover(text: str) -> list[str]:
+    """Escape a text and break it into lines, because hover boxes do not wrap."""
+    return wrap(escape_hover(text), 70, break_long_words=False, break_on_hyphens=False)
 
 
-def _dress(figure: go.Figure) -> None:
-    figure.update_layout(
-        height=980,
-        margin={"l": 70, "r": 24, "t": 40, "b": 44},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "system-ui, -apple-system, 'Segoe UI', sans-serif", "size": 13},
-        hovermode="x unified",
-        template="none",
+def make_timelines(titles: Sequence[str], spacing: float = 0.065, **more: Any) -> go.Figure:
+    """Make empty charts above one another that share their axis of time."""
+    figure = make_subplots(
+        rows=len(titles), cols=1, shared_xaxes=True, vertical_spacing=spacing, subplot_titles=titles, **more
     )
-    for row, unit in enumerate(UNITS, start=1):
+    for title in figure.layout.annotations:
+        title.update(x=0, xanchor="left", font={"size": 15}, text=f"<b>{title.text}</b>")
+    return figure
+
+
+def dress_timelines(figure: go.Figure, units: Sequence[str], time: str, **layout: Any) -> None:
+    """Give timelines their look: a unit on each axis, the time below the last one."""
+    figure.update_layout(**LOOK, hovermode="x unified", **layout)
+    for row, unit in enumerate(units, start=1):
         figure.update_yaxes(title_text=unit, rangemode="tozero", zeroline=False, row=row, col=1)
-        axis = "yaxis" if row == 1 else f"yaxis{row}"
-        top = figure.layout[axis].domain[1]
-        place = {"orientation": "h", "x": 1, "xanchor": "right", "y": top, "yanchor": "bottom"}
-        figure.update_layout({"legend" if row == 1 else f"legend{row}": place})
     figure.update_xaxes(showgrid=False, ticks="outside", ticklen=4)
-    figure.update_xaxes(title_text="local time", row=4, col=1)
-    for annotation in figure.layout.annotations:
-        annotation.update(x=0, xanchor="left", font={"size": 15}, text=f"<b>{annotation.text}</b>")
+    figure.update_xaxes(title_text=time, row=len(units), col=1)
+
+
+def add_line(
+    figure: go.Figure,
+    row: int,
+    name: str,
+    at: Sequence[Any],
+    values: Sequence[float | None],
+    hover: str,
+    more: Mapping[str, Any],
+    **look: Any,
+) -> None:
+    """Add a line to one of the timelines; `hover` says how a value reads, with its unit."""
+    template = f"{escape_hover(name)} {hover}<extra></extra>"
+    line = {"width": 2, **look}
+    drawn = go.Scatter(x=at, y=values, name=name, mode="lines", line=line, hovertemplate=template, **more)
+    figure.add_trace(drawn, row=row, col=1)
+
+
+def add_markers(
+    figure: go.Figure,
+    row: int,
+    at: Sequence[Any],
+    values: Sequence[float],
+    told: Sequence[str],
+    marker: Mapping[str, Any],
+    **more: Any,
+) -> None:
+    """Add points to one of the timelines, each with what hovering over it tells."""
+    template = "%{hovertext}<extra></extra>"
+    points = go.Scatter(
+        x=at, y=values, mode="markers", marker=marker, hovertext=told, hovertemplate=template, **more
+    )
+    figure.add_trace(points, row=row, col=1)
+
+
+def list_analysed(queries: Points) -> list[Mapping[str, Any]]:
+    """List the queries that have analysed batches."""
+    return [query for query in queries if query.get("critical_windows")]
+
+
+def draw_critical_path(queries: Points, recent: Points = (), word: str = "batch") -> go.Figure:
+    """Draw a bar for each analysed batch, as high as the batch was long, stacked by what it waited for.
+
+    The axis of time is that of the recent points, so that the charts above it can be compared.
+    """
+    shown = list_analysed(queries)
+    figure = make_timelines([escape_hover(str(query["name"])) for query in shown], 0.12 / len(shown))
+    drawn: set[str] = set()
+    for row, query in enumerate(shown, start=1):
+        windows = query["critical_windows"]
+        _add_causes(figure, row, windows, drawn)
+        _add_answers(figure, row, windows, word)
+        if query.get("period_seconds"):
+            text = f"trigger {figures.seconds(query['period_seconds'])}"
+            figure.add_hline(y=query["period_seconds"], line=DASHED, annotation_text=text, row=row, col=1)
+    height = CRITICAL_HEIGHT * len(shown) + 110
+    margin = {"l": 70, "r": 24, "t": 48, "b": 44}
+    layout = {"barmode": "stack", "height": height, "margin": margin, "legend": place_legend()}
+    dress_timelines(figure, ["seconds"] * len(shown), "local time", **layout)
+    if len(recent) > 1:
+        figure.update_xaxes(range=[local_time(recent[0]), local_time(recent[-1])])
+    return figure
+
+
+def list_causes(windows: Points) -> list[str]:
+    """List the causes that can be seen in these windows, the one with most seconds first."""
+    seconds: dict[str, float] = {}
+    for window in windows:
+        for cause, share in window["causes"].items():
+            seconds[cause] = seconds.get(cause, 0.0) + share * window["seconds"]
+    least = SMALLEST_SHARE * sum(seconds.values())
+    return sorted((cause for cause in seconds if seconds[cause] >= least), key=lambda one: -seconds[one])
+
+
+def _add_causes(figure: go.Figure, row: int, windows: Points, drawn: set[str]) -> None:
+    """Add the bars of one query; a cause that another query has drawn is in the legend already."""
+    for cause in list_causes(windows):
+        shares = [window["causes"].get(cause, 0.0) for window in windows]
+        bar = go.Bar(
+            x=[local_time(window) for window in windows],
+            y=[share * window["seconds"] for share, window in zip(shares, windows, strict=True)],
+            width=_bar_milliseconds(windows),
+            name=name_cause(cause),
+            legendgroup=cause,
+            showlegend=cause not in drawn,
+            marker={"color": CAUSE_COLOURS.get(cause, GREY), "line": {"width": 0}},
+            customdata=[figures.share(share) for share in shares],
+            hovertemplate=f"{name_cause(cause)} %{{y:.2f}} s, %{{customdata}}<extra></extra>",
+        )
+        figure.add_trace(bar, row=row, col=1)
+        drawn.add(cause)
+
+
+def _add_answers(figure: go.Figure, row: int, windows: Points, word: str) -> None:
+    """Add the answer in words, which hovering over a bar shows."""
+    told = []
+    for window in windows:
+        heading = f"<b>{word} {window['batch_id']}</b>, {figures.seconds(window['seconds'])}"
+        told.append("<br>".join([heading, *wrap_hover(str(window["answer"]))]))
+    at, heights = [local_time(window) for window in windows], [window["seconds"] for window in windows]
+    add_markers(figure, row, at, heights, told, {"opacity": 0}, showlegend=False)
+
+
+def _bar_milliseconds(windows: Points) -> float:
+    """Return the width of a bar: most of the usual distance between two analysed batches."""
+    times = [float(window["at"]) for window in windows]
+    apart = [after - before for before, after in pairwise(times) if after > before]
+    usual = median(apart) if apart else float(windows[-1]["seconds"])
+    return 800.0 * min(usual, WIDEST_BAR_SECONDS)

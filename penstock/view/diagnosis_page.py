@@ -1,42 +1,57 @@
-"""A diagnosis as one HTML page that needs nothing from the network: answer, what to do, charts."""
+"""The page of a diagnosis: the answer, what to do, the critical path in charts, what other slots bring."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
-from penstock.diagnose.answer import Finding
+from penstock.diagnose.answer import answer_in_words, list_findings, share_by_cause
 from penstock.diagnose.diagnosis import Diagnosis
-from penstock.diagnose.what_if import WhatIf
-from penstock.view import diagnosis_charts, figures
-from penstock.view.page import CHART_CONFIG, charts_page
+from penstock.diagnose.whatif.scenarios import WhatIf
+from penstock.view import figures
+from penstock.view.charts import (
+    BLUE,
+    DASHED,
+    GREEN,
+    GREY,
+    LOOK,
+    ORANGE,
+    draw_critical_path,
+    escape_hover,
+    place_legend,
+)
+from penstock.view.diagnosis_terminal import (
+    SMALLEST_SHARE,
+    advise,
+    rank_gains,
+    rank_shares,
+    share_channels,
+    share_operators,
+)
+from penstock.view.frame import draw_chart, render_page
 
-_STYLE = """
-.answer { font-size: 20px; line-height: 1.4; }
-.share { white-space: nowrap; font-variant-numeric: tabular-nums; width: 150px; }
-.bar { display: inline-block; height: 9px; border-radius: 5px; background: var(--out); margin-right: 8px; }
-.advice { color: var(--quiet); }
-.application { margin-top: 20px; }
-.application + .application { margin-top: 56px; }
-h3 { margin: 4px 0 0; font-size: 15px; }
-h3 + p { margin: 0; }
-"""
+MOST_BARS = 20
+LONGEST_NAME = 60
+
+Card = tuple[str, str, str]
+"""Title, note and chart."""
 
 
-def diagnosis_page(diagnoses: Sequence[Diagnosis]) -> str:
-    """The page of these applications; of many, a list of their answers comes first."""
-    first = diagnoses[0]
-    alone = len(diagnoses) == 1
-    title = first.name or first.application if alone else f"{len(diagnoses)} applications"
-    parts = [_application(one, number, alone) for number, one in enumerate(diagnoses)]
-    return charts_page(
-        title=title,
+def render_diagnosis_page(diagnoses: Sequence[Diagnosis]) -> str:
+    """Render the page of these applications; of several, a list of their answers comes first."""
+    first, alone = diagnoses[0], len(diagnoses) == 1
+    return render_page(
+        "diagnosis.html.j2",
+        title=_name(first) if alone else f"{len(diagnoses)} applications",
         subtitle=_span(first) if alone else "where their latency comes from",
-        body="\n".join(parts if alone else [_overview(diagnoses), *parts]),
-        style=_STYLE,
+        applications=[_application(one) for one in diagnoses],
     )
+
+
+def _name(diagnosis: Diagnosis) -> str:
+    return diagnosis.name or diagnosis.application
 
 
 def _span(diagnosis: Diagnosis) -> str:
@@ -45,97 +60,135 @@ def _span(diagnosis: Diagnosis) -> str:
     return f"{diagnosis.application} · {lasts} from {figures.day_and_clock(whole.start_us / 1e6)}"
 
 
-def _overview(diagnoses: Sequence[Diagnosis]) -> str:
-    rows = "\n".join(
-        f'<tr><td><a href="#application-{number}">{escape(one.name or one.application)}</a></td>'
-        f"<td>{escape(_span(one))}</td><td>{escape(one.answer)}</td></tr>"
-        for number, one in enumerate(diagnoses)
-    )
-    return f'<section class="card"><table><tbody>\n{rows}\n</tbody></table></section>'
+def _application(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return what the template shows of one application."""
+    return {
+        "name": _name(diagnosis),
+        "span": _span(diagnosis),
+        "answer": diagnosis.answer,
+        "findings": [
+            {
+                "width": max(2, round(80 * one.share)),
+                "share": one.share,
+                "sentence": one.sentence,
+                "advice": advise(one),
+            }
+            for one in diagnosis.findings
+        ],
+        "course": draw_chart(draw_course(diagnosis)) if len(diagnosis.windows) > 1 else "",
+        "summaries": _summaries(diagnosis),
+        "what_if": None if diagnosis.what_if is None else _what_if(diagnosis.what_if),
+        "warnings": diagnosis.warnings,
+    }
 
 
-def _application(diagnosis: Diagnosis, number: int, alone: bool) -> str:
-    title = "" if alone else f"<h1>{escape(diagnosis.name)}</h1><p>{escape(_span(diagnosis))}</p>"
-    return "\n".join(
-        [
-            f'<section class="application" id="application-{number}">{title}',
-            f'<section class="card"><p class="answer">{escape(diagnosis.answer)}</p></section>',
-            f'<h2>What to do</h2><section class="card">{_findings(diagnosis.findings)}</section>',
-            _course(diagnosis),
-            _summaries(diagnosis),
-            _what_if(diagnosis.what_if),
-            _warnings(diagnosis.warnings),
-            "</section>",
-        ]
-    )
-
-
-def _findings(found: Sequence[Finding]) -> str:
-    if not found:
-        return '<p class="quiet">Nothing stands out.</p>'
-    return "<table><tbody>" + "\n".join(map(_finding, found)) + "</tbody></table>"
-
-
-def _finding(finding: Finding) -> str:
-    gain = finding.gain_seconds or 0.0
-    worth = f" Worth up to {figures.seconds(gain)}." if gain >= 0.1 else ""
-    bar = f'<span class="bar" style="width:{max(2, round(80 * finding.share))}px"></span>'
-    return (
-        f'<tr><td class="share">{bar}{figures.share(finding.share)}</td><td>{escape(finding.sentence)}<br>'
-        f'<span class="advice">{escape(finding.advice)}{escape(worth)}</span></td></tr>'
-    )
-
-
-def _course(diagnosis: Diagnosis) -> str:
-    if len(diagnosis.windows) < 2:
-        return ""
-    return _card("What each window waited for", "", diagnosis_charts.course(diagnosis), heading="h2")
-
-
-def _summaries(diagnosis: Diagnosis) -> str:
+def _summaries(diagnosis: Diagnosis) -> list[Card]:
     whole = diagnosis.whole
-    cards = [
-        _card("Activities", "what the critical path is made of", diagnosis_charts.activities(diagnosis)),
-        _card("Workers", "one that stands out is a straggler", diagnosis_charts.ranking(whole.worker)),
-        _card(
+    drawn = [
+        ("Activities", "what the critical path is made of", draw_activities(diagnosis)),
+        ("Workers", "one that stands out is a straggler", draw_ranking(whole.worker)),
+        (
             "Operators",
             "for each worker that ran them: a long bar wants more",
-            diagnosis_charts.operators(whole),
+            draw_ranking(share_operators(whole)),
         ),
-        _card("Channels", "messages that others waited for", diagnosis_charts.channels(whole)),
+        ("Channels", "messages that others waited for", draw_ranking(share_channels(whole), BLUE)),
     ]
-    return f'<h2>The critical path</h2><div class="charts">{"".join(cards)}</div>'
+    return [(title, note, draw_chart(figure)) for title, note, figure in drawn]
 
 
-def _card(title: str, note: str, figure: go.Figure, heading: str = "h3") -> str:
-    chart = figure.to_html(full_html=False, include_plotlyjs=False, config=CHART_CONFIG)
-    told = f'<p class="quiet">{escape(note)}</p>' if note else ""
-    if heading == "h2":
-        return f'<h2>{escape(title)}</h2><section class="card">{told}{chart}</section>'
-    return f'<section class="card"><h3>{escape(title)}</h3>{told}{chart}</section>'
-
-
-def _what_if(found: WhatIf | None) -> str:
-    if found is None:
-        return ""
-    gains = "".join(
-        f"<tr><td>without {escape(name)}</td><td>{figures.seconds(gain)} less</td></tr>"
-        for name, gain in sorted(found.gains.items(), key=lambda item: -item[1])
-        if gain >= 0.01 * found.measured_seconds
-    )
-    table = f"<table><tbody>{gains}</tbody></table>" if gains else ""
-    chart = _card("On other slots", "the task graph, replayed", diagnosis_charts.forecasts(found))
+def _what_if(found: WhatIf) -> dict[str, Any]:
+    seconds = [item.seconds for item in found.forecasts]
+    drawn = _draw_by_slots(found, seconds, found.measured_seconds)
+    charts = [("On other slots", "the task graph, replayed", draw_chart(drawn))]
     if found.jobs > 1:
-        note = f"the median of {found.jobs} jobs"
-        chart += _card("One job on other slots", note, diagnosis_charts.job_forecasts(found))
-    without = (
-        f'<section class="card"><h3>Without</h3>{table or "<p>Nothing alone would save 1 %.</p>"}</section>'
+        of_jobs = [item.median_job_seconds for item in found.forecasts]
+        drawn = _draw_by_slots(found, of_jobs, found.measured_job_seconds)
+        charts.append(("One job on other slots", f"the median of {found.jobs} jobs", draw_chart(drawn)))
+    return {"charts": charts, "gains": rank_gains(found)}
+
+
+def draw_activities(diagnosis: Diagnosis) -> go.Figure:
+    """Draw each activity's share of the critical path, beside busy time and one path alone."""
+    found = diagnosis.compare_activities()
+    shares = {name: each for name, each in found.items() if max(each) >= SMALLEST_SHARE}
+    sides = (("critical path", GREEN), ("busy time", GREY), ("one random path", BLUE))
+    figure = go.Figure(
+        [
+            _bar(label, color, list(shares), {name: each[place] for name, each in shares.items()})
+            for place, (label, color) in enumerate(sides)
+        ]
     )
-    return f'<h2>What if</h2><div class="charts">{chart}{without}</div>'
+    figure.update_layout(barmode="group", bargap=0.25, height=90 + 58 * len(shares))
+    return _dress_bars(figure)
 
 
-def _warnings(warnings: Sequence[str]) -> str:
-    if not warnings:
-        return ""
-    told = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
-    return f'<h2>Warnings</h2><section class="card"><ul>{told}</ul></section>'
+def draw_ranking(values: Mapping[str, float], color: str = GREEN) -> go.Figure:
+    """Draw the largest shares, longest bar on top."""
+    top = dict(rank_shares(values)[:MOST_BARS])
+    figure = go.Figure([_bar("", color, list(top), top)])
+    figure.update_layout(height=70 + 28 * max(1, len(top)), showlegend=False)
+    return _dress_bars(figure)
+
+
+def draw_course(diagnosis: Diagnosis) -> go.Figure:
+    """Draw what each window waited for, in seconds."""
+    usual = (diagnosis.windows[0].end_us - diagnosis.windows[0].start_us) / 1e6
+    windows = [
+        {
+            "at": window.start_us / 1e6 + usual / 2,
+            "seconds": window.length_us / 1e6,
+            "causes": {cause: share for cause, share in share_by_cause(window).items() if share > 0},
+            "batch_id": number,
+            "answer": answer_in_words(list_findings(window)),
+        }
+        for number, window in enumerate(diagnosis.windows, start=1)
+    ]
+    return draw_critical_path([{"name": "", "critical_windows": windows}], word="window")
+
+
+def _draw_by_slots(found: WhatIf, seconds: Sequence[float], measured: float) -> go.Figure:
+    """Draw how long something would take on other slots, and how long it took."""
+    bars = go.Bar(
+        x=[str(item.slots) for item in found.forecasts],
+        y=seconds,
+        marker={"color": [ORANGE if item.slots == found.slots else BLUE for item in found.forecasts]},
+        text=[figures.seconds(value) for value in seconds],
+        hovertemplate="%{x} slots: %{text}<extra></extra>",
+        width=0.5,
+    )
+    figure = go.Figure([bars])
+    figure.add_hline(y=measured, line=DASHED, annotation_text=f"measured {figures.seconds(measured)}")
+    figure.update_layout(height=300, showlegend=False)
+    _dress_bars(figure)
+    figure.update_xaxes(type="category", title_text="slots", tickformat="")
+    figure.update_yaxes(title_text="seconds", autorange=True, rangemode="tozero", dtick=None, ticksuffix="")
+    return figure
+
+
+def _bar(label: str, color: str, names: Sequence[str], values: Mapping[str, float]) -> go.Bar:
+    shares = [values.get(name, 0.0) for name in names]
+    return go.Bar(
+        name=label,
+        x=shares,
+        y=[_cut(name) for name in names],
+        orientation="h",
+        marker={"color": color},
+        text=[f"{share:.1%}" if share < 0.1 else f"{share:.0%}" for share in shares],
+        textposition="outside",
+        cliponaxis=False,
+        hovertext=[escape_hover(name) for name in names],
+        hovertemplate="%{hovertext}: %{text}<extra></extra>",
+    )
+
+
+def _cut(name: str) -> str:
+    """Cut names of plan nodes that are as long as a page is wide; hovering shows all of it."""
+    return escape_hover(name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…")
+
+
+def _dress_bars(figure: go.Figure) -> go.Figure:
+    figure.update_layout(**LOOK, margin={"l": 12, "r": 60, "t": 36, "b": 36}, legend=place_legend())
+    figure.update_yaxes(autorange="reversed", automargin=True, dtick=1, showgrid=False, ticksuffix="  ")
+    figure.update_xaxes(tickformat=".2~%", zeroline=False, rangemode="tozero")
+    return figure

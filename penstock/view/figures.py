@@ -11,19 +11,19 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def count(value: float | None) -> str:
-    """A whole number with thousands apart: 12,600."""
+    """Write a whole number with thousands apart: 12,600."""
     return ABSENT if value is None or not math.isfinite(value) else f"{value:,.0f}"
 
 
 def rate(value: float | None) -> str:
-    """Records per second; small rates keep a digit, so that 0.4/s does not read as nothing."""
+    """Write records per second; small rates keep a digit, so that 0.4/s does not read as nothing."""
     if value is None or not math.isfinite(value):
         return ABSENT
     return f"{value:,.1f}/s" if 0 < abs(value) < 10 else f"{value:,.0f}/s"
 
 
 def seconds(value: float | None) -> str:
-    """A span of time: 450 ms, 7.1 s, 12 min, 3.5 h."""
+    """Write a span of time: 450 ms, 7.1 s, 12 min, 3.5 h."""
     if value is None or not math.isfinite(value):
         return ABSENT
     if value < 1:
@@ -34,7 +34,7 @@ def seconds(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """An amount of data: 512 B, 1.2 kB, 340 MB."""
+    """Write an amount of data: 512 B, 1.2 kB, 340 MB."""
     if value is None or not math.isfinite(value):
         return ABSENT
     for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -45,22 +45,35 @@ def size(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A ratio as a percentage."""
+    """Write a ratio as a percentage."""
     return ABSENT if value is None or not math.isfinite(value) else f"{value:.0%}"
 
 
 def clock(at: float | None) -> str:
-    """The local time of day."""
+    """Write the local time of day."""
     return ABSENT if at is None else datetime.fromtimestamp(at).strftime("%H:%M:%S")
 
 
 def day_and_clock(at: float | None) -> str:
-    """The local date and time of day."""
+    """Write the local date and time of day."""
     return ABSENT if at is None else datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def stopwatch(value: float) -> str:
+    """Write the time since a start: 1:02:30."""
+    whole = int(value)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def plain(value: object) -> str:
+    """Write a value of any kind as text: whole numbers with thousands apart, fractions with one digit."""
+    if isinstance(value, float):
+        return f"{value:,.1f}" if math.isfinite(value) else ABSENT
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def sparkline(values: Sequence[float | None], width: int, top: float | None = None) -> str:
-    """The last values as one bar each from zero to `top`; an unknown value is a gap."""
+    """Draw the last values as one bar each from zero to `top`; an unknown value is a gap."""
     shown = values[-width:] if width > 0 else []
     known = [value for value in shown if value is not None and math.isfinite(value)]
     highest = max([*known, 0.0]) if top is None else top

@@ -7,19 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.act import scaling
 from penstock.act.scaling import (
-    LONGEST_STEP,
-    Instruction,
-    Patience,
-    Phase,
-    Progress,
     Release,
     RequestTotal,
+    ScalingProgress,
+    ScalingSettings,
     StopUsing,
-    abandon,
-    begin,
-    cheapest_to_lose,
-    step,
+    begin_change,
+    step_change,
 )
 from penstock.dataflow.window import EXECUTORS, ExecutorState
 from penstock.decide.outcome import Outcome, Status
@@ -34,29 +30,32 @@ def fleet(*numbers: int) -> tuple[ExecutorState, ...]:
     return tuple(executor(number) for number in numbers)
 
 
-def ended(progress: Progress) -> Outcome:
+def ended(progress: ScalingProgress) -> Outcome:
     assert progress.outcome is not None
     return progress.outcome
 
 
 def passing(
-    progress: Progress, seconds: int, executors: tuple[ExecutorState, ...], batch_boundary: bool = False
-) -> Progress:
+    progress: ScalingProgress,
+    seconds: int,
+    executors: tuple[ExecutorState, ...],
+    batch_boundary: bool = False,
+) -> ScalingProgress:
     """The change after so many steps of a second, or where it gives an instruction or ends before."""
     start = progress.change.seen_at
     for second in range(1, seconds + 1):
-        progress = step(progress.change, start + second, executors, batch_boundary)
+        progress = step_change(progress.change, start + second, executors, batch_boundary)
         if progress.instructions or progress.outcome is not None:
             break
     return progress
 
 
 def test_scale_out_ends_once_all_are_registered():
-    started = begin(100.0, 4, fleet(1, 2))
+    started = begin_change(100.0, 4, fleet(1, 2))
     assert started.instructions == (RequestTotal(4),)
-    waiting = step(started.change, 110.0, fleet(1, 2, 3), batch_boundary=False)
+    waiting = step_change(started.change, 110.0, fleet(1, 2, 3), batch_boundary=False)
     assert waiting.outcome is None and waiting.instructions == ()
-    outcome = ended(step(waiting.change, 112.0, fleet(1, 2, 3, 4), batch_boundary=False))
+    outcome = ended(step_change(waiting.change, 112.0, fleet(1, 2, 3, 4), batch_boundary=False))
     assert outcome.status is Status.DONE
     assert outcome.planned == outcome.requested == outcome.observed == {EXECUTORS: 4}
     assert outcome.seconds == 12.0
@@ -64,7 +63,7 @@ def test_scale_out_ends_once_all_are_registered():
 
 
 def test_a_cluster_without_room_ends_the_wait_and_is_not_asked_any_further():
-    started = begin(0.0, 6, fleet(1, 2), Patience(executor_timeout=60))
+    started = begin_change(0.0, 6, fleet(1, 2), ScalingSettings(executor_timeout=60))
     assert passing(started, 59, fleet(1, 2, 3, 4), batch_boundary=True).outcome is None
     ending = passing(started, 60, fleet(1, 2, 3, 4), batch_boundary=True)
     assert ending.instructions == (RequestTotal(4),)
@@ -75,21 +74,21 @@ def test_a_cluster_without_room_ends_the_wait_and_is_not_asked_any_further():
 
 
 def test_growth_counts_who_is_alive_not_who_once_came():
-    started = begin(0.0, 3, fleet(1, 2))
-    waiting = step(started.change, 5.0, fleet(1, 3), batch_boundary=False)
+    started = begin_change(0.0, 3, fleet(1, 2))
+    waiting = step_change(started.change, 5.0, fleet(1, 3), batch_boundary=False)
     assert waiting.outcome is None
-    assert ended(step(waiting.change, 9.0, fleet(1, 3, 4), batch_boundary=False)).status is Status.DONE
+    assert ended(step_change(waiting.change, 9.0, fleet(1, 3, 4), batch_boundary=False)).status is Status.DONE
 
 
 def test_giving_up_growth_never_asks_for_fewer_than_were_held_before():
-    started = begin(0.0, 4, fleet(1, 2), Patience(executor_timeout=10))
-    ending = step(started.change, 10.0, (), batch_boundary=False)
+    started = begin_change(0.0, 4, fleet(1, 2), ScalingSettings(executor_timeout=10))
+    ending = step_change(started.change, 10.0, (), batch_boundary=False)
     assert ending.instructions == (RequestTotal(2),)
     assert "an executor died" in ended(ending).detail
 
 
 def test_what_is_held_already_is_done_at_once_yet_said_to_spark():
-    progress = begin(0.0, 2, fleet(1, 2))
+    progress = begin_change(0.0, 2, fleet(1, 2))
     assert progress.instructions == (RequestTotal(2),), "or Spark would replace one that has just died"
     assert ended(progress).status is Status.DONE
     assert ended(progress).seconds == 0.0
@@ -98,7 +97,7 @@ def test_what_is_held_already_is_done_at_once_yet_said_to_spark():
 @pytest.mark.parametrize("wanted", [0, -3])
 def test_an_application_is_never_scaled_to_nothing(wanted: int):
     with pytest.raises(ActionFailed, match=f"cannot scale to {wanted} executors"):
-        begin(0.0, wanted, fleet(1, 2))
+        begin_change(0.0, wanted, fleet(1, 2))
 
 
 def test_the_cheapest_to_lose_have_least_state_then_cache_then_tasks_then_are_newest():
@@ -110,72 +109,72 @@ def test_the_cheapest_to_lose_have_least_state_then_cache_then_tasks_then_are_ne
         executor(11, active_tasks=1),
         executor(12, state_bins=1, cached_bytes=99),
     )
-    assert cheapest_to_lose(executors) == ("10", "9", "11", "2", "12", "1")
+    assert scaling.rank_by_loss(executors) == ("10", "9", "11", "2", "12", "1")
 
 
 def test_ids_that_are_not_numbers_can_be_ordered_too():
     named = (ExecutorState("driver-x", "a", 1), ExecutorState("3", "a", 1), ExecutorState("²", "a", 1))
-    assert cheapest_to_lose(named)[0] == "3"
+    assert scaling.rank_by_loss(named)[0] == "3"
 
 
 def test_scale_in_drains_releases_at_a_boundary_and_waits_until_gone():
-    started = begin(0.0, 1, fleet(1, 2, 3))
+    started = begin_change(0.0, 1, fleet(1, 2, 3))
     assert started.instructions == (RequestTotal(1), StopUsing(("3", "2")))
     busy = (executor(1), executor(2, active_tasks=1), executor(3))
-    draining = step(started.change, 2.0, busy, batch_boundary=True)
+    draining = step_change(started.change, 2.0, busy, batch_boundary=True)
     assert draining.instructions == ()
-    mid_batch = step(draining.change, 4.0, fleet(1, 2, 3), batch_boundary=False)
+    mid_batch = step_change(draining.change, 4.0, fleet(1, 2, 3), batch_boundary=False)
     assert mid_batch.instructions == ()
-    releasing = step(mid_batch.change, 5.0, fleet(1, 2, 3), batch_boundary=True)
+    releasing = step_change(mid_batch.change, 5.0, fleet(1, 2, 3), batch_boundary=True)
     assert releasing.instructions == (Release(("3", "2")), RequestTotal(1))
-    assert releasing.change.phase is Phase.RELEASING
-    going = step(releasing.change, 6.0, fleet(1, 2), batch_boundary=False)
+    assert releasing.change.phase is scaling.ScalingPhase.RELEASING
+    going = step_change(releasing.change, 6.0, fleet(1, 2), batch_boundary=False)
     assert going.outcome is None
-    outcome = ended(step(going.change, 7.0, fleet(1), batch_boundary=False))
+    outcome = ended(step_change(going.change, 7.0, fleet(1), batch_boundary=False))
     assert (outcome.status, outcome.seconds) == (Status.DONE, 7.0)
     assert outcome.detail == "released executors 3, 2"
 
 
 def test_a_drain_that_takes_too_long_releases_anyway_and_says_so():
-    started = begin(0.0, 1, fleet(1, 2), Patience(drain_timeout=30))
+    started = begin_change(0.0, 1, fleet(1, 2), ScalingSettings(drain_timeout=30))
     busy = (executor(1), executor(2, active_tasks=1))
     assert passing(started, 29, busy).instructions == ()
     releasing = passing(started, 30, busy)
     assert Release(("2",)) in releasing.instructions
-    outcome = ended(step(releasing.change, 31.0, fleet(1), batch_boundary=False))
+    outcome = ended(step_change(releasing.change, 31.0, fleet(1), batch_boundary=False))
     assert outcome.status is Status.DONE
     assert outcome.detail == "released executor 2 while tasks still ran there, after a drain of 30 s"
 
 
 def test_queries_whose_batches_never_pause_together_are_named_as_the_cause():
-    started = begin(0.0, 1, fleet(1, 2), Patience(drain_timeout=30))
+    started = begin_change(0.0, 1, fleet(1, 2), ScalingSettings(drain_timeout=30))
     releasing = passing(started, 30, fleet(1, 2))
     assert "while a batch ran" in releasing.change.notes[-1]
 
 
 def test_a_chosen_executor_that_dies_by_itself_is_not_made_up_for_with_another():
-    started = begin(0.0, 2, fleet(1, 2, 3))
-    progress = step(started.change, 1.0, fleet(1, 2), batch_boundary=False)
+    started = begin_change(0.0, 2, fleet(1, 2, 3))
+    progress = step_change(started.change, 1.0, fleet(1, 2), batch_boundary=False)
     assert progress.instructions == (RequestTotal(2),), "a release whose answer was lost lowered the total"
     assert ended(progress).status is Status.DONE
     assert "executor 3 left by itself" in ended(progress).detail
 
 
 def test_nobody_who_was_told_to_stop_is_spared_when_one_that_was_to_stay_dies():
-    started = begin(0.0, 2, fleet(1, 2, 3, 4))
-    draining = step(started.change, 1.0, fleet(2, 3, 4), batch_boundary=False)
+    started = begin_change(0.0, 2, fleet(1, 2, 3, 4))
+    draining = step_change(started.change, 1.0, fleet(2, 3, 4), batch_boundary=False)
     assert draining.instructions == () and draining.change.leaving == ("4", "3")
-    releasing = step(draining.change, 2.0, fleet(2, 3, 4), batch_boundary=True)
+    releasing = step_change(draining.change, 2.0, fleet(2, 3, 4), batch_boundary=True)
     assert releasing.instructions == (Release(("4", "3")), RequestTotal(2))
-    short = step(releasing.change, 3.0, fleet(2), batch_boundary=True)
+    short = step_change(releasing.change, 3.0, fleet(2), batch_boundary=True)
     assert short.outcome is None, "Spark still replaces the one that died"
-    outcome = ended(step(short.change, 9.0, fleet(2, 5), batch_boundary=True))
+    outcome = ended(step_change(short.change, 9.0, fleet(2, 5), batch_boundary=True))
     assert (outcome.status, outcome.observed) == (Status.DONE, {EXECUTORS: 2})
 
 
 def test_what_spark_does_not_replace_ends_the_wait_as_partial():
-    started = begin(0.0, 2, fleet(1, 2, 3), Patience(executor_timeout=20))
-    releasing = step(started.change, 1.0, fleet(3), batch_boundary=True)
+    started = begin_change(0.0, 2, fleet(1, 2, 3), ScalingSettings(executor_timeout=20))
+    releasing = step_change(started.change, 1.0, fleet(3), batch_boundary=True)
     assert releasing.instructions == (Release(("3",)), RequestTotal(2))
     outcome = ended(passing(releasing, 20, fleet(4)))
     assert (outcome.status, outcome.observed) == (Status.PARTIAL, {EXECUTORS: 1})
@@ -183,55 +182,57 @@ def test_what_spark_does_not_replace_ends_the_wait_as_partial():
 
 
 def test_a_released_executor_that_stays_does_not_stand_in_for_one_that_died():
-    started = begin(0.0, 2, fleet(1, 2, 3), Patience(executor_timeout=20))
-    releasing = step(started.change, 1.0, fleet(1, 2, 3), batch_boundary=True)
+    started = begin_change(0.0, 2, fleet(1, 2, 3), ScalingSettings(executor_timeout=20))
+    releasing = step_change(started.change, 1.0, fleet(1, 2, 3), batch_boundary=True)
     outcome = ended(passing(releasing, 20, fleet(1, 3)))
     assert outcome.status is Status.PARTIAL
     assert "executor 3 still registered" in outcome.detail
 
 
 def test_a_change_that_is_broken_off_releases_those_who_were_told_to_stop():
-    assert abandon(2, ("4", "3")) == (Release(("4", "3")), RequestTotal(2))
-    assert abandon(5, ()) == ()
+    assert scaling.abandon_change(2, ("4", "3")) == (Release(("4", "3")), RequestTotal(2))
+    assert scaling.abandon_change(5, ()) == ()
 
 
 def test_a_released_executor_that_stays_ends_in_a_bounded_wait():
-    started = begin(0.0, 1, fleet(1, 2), Patience(executor_timeout=20))
-    releasing = step(started.change, 1.0, fleet(1, 2), batch_boundary=True)
+    started = begin_change(0.0, 1, fleet(1, 2), ScalingSettings(executor_timeout=20))
+    releasing = step_change(started.change, 1.0, fleet(1, 2), batch_boundary=True)
     outcome = ended(passing(releasing, 20, fleet(1, 2), batch_boundary=True))
     assert outcome.status is Status.PARTIAL
     assert "executor 2 still registered 20 s after the release" in outcome.detail
 
 
 def test_executors_that_joined_during_a_scale_in_are_reported_not_killed():
-    started = begin(0.0, 1, fleet(1, 2))
-    releasing = step(started.change, 1.0, fleet(1, 2, 3), batch_boundary=True)
+    started = begin_change(0.0, 1, fleet(1, 2))
+    releasing = step_change(started.change, 1.0, fleet(1, 2, 3), batch_boundary=True)
     assert Release(("2",)) in releasing.instructions
-    outcome = ended(step(releasing.change, 2.0, fleet(1, 3), batch_boundary=True))
+    outcome = ended(step_change(releasing.change, 2.0, fleet(1, 3), batch_boundary=True))
     assert (outcome.status, outcome.observed) == (Status.PARTIAL, {EXECUTORS: 2})
     assert "1 joined meanwhile" in outcome.detail
 
 
 def test_a_clock_that_jumps_back_neither_crashes_nor_prolongs_the_wait():
-    started = begin(1000.0, 3, fleet(1), Patience(executor_timeout=60))
+    started = begin_change(1000.0, 3, fleet(1), ScalingSettings(executor_timeout=60))
     waiting = passing(started, 40, fleet(1))
-    jumped = step(waiting.change, 100.0, fleet(1), batch_boundary=False)
+    jumped = step_change(waiting.change, 100.0, fleet(1), batch_boundary=False)
     outcome = ended(passing(jumped, 20, fleet(1)))
     assert (outcome.status, outcome.seconds) == (Status.PARTIAL, 60.0)
 
 
 def test_a_clock_that_jumps_forward_does_not_use_up_the_wait():
-    started = begin(0.0, 3, fleet(1, 2), Patience(executor_timeout=60))
-    jumped = step(started.change, 3600.0, fleet(1, 2), batch_boundary=False)
+    started = begin_change(0.0, 3, fleet(1, 2), ScalingSettings(executor_timeout=60))
+    jumped = step_change(started.change, 3600.0, fleet(1, 2), batch_boundary=False)
     assert jumped.outcome is None and jumped.instructions == ()
-    assert jumped.change.waited == LONGEST_STEP
-    assert ended(step(jumped.change, 3601.0, fleet(1, 2, 3), batch_boundary=False)).status is Status.DONE
+    assert jumped.change.waited == scaling.LONGEST_STEP
+    assert (
+        ended(step_change(jumped.change, 3601.0, fleet(1, 2, 3), batch_boundary=False)).status is Status.DONE
+    )
 
 
 def test_a_clock_that_jumps_forward_does_not_release_who_is_busy():
-    started = begin(0.0, 1, fleet(1, 2), Patience(drain_timeout=120))
+    started = begin_change(0.0, 1, fleet(1, 2), ScalingSettings(drain_timeout=120))
     busy = (executor(1), executor(2, active_tasks=1))
-    assert step(started.change, 3600.0, busy, batch_boundary=False).instructions == ()
+    assert step_change(started.change, 3600.0, busy, batch_boundary=False).instructions == ()
 
 
 class RandomCluster:
@@ -250,7 +251,7 @@ class RandomCluster:
     def seen(self) -> tuple[ExecutorState, ...]:
         return tuple(self.executors.values())
 
-    def perform(self, instructions: tuple[Instruction, ...]) -> None:
+    def perform(self, instructions: tuple[scaling.Instruction, ...]) -> None:
         for instruction in instructions:
             match instruction:
                 case RequestTotal(total):
@@ -287,8 +288,8 @@ def test_whatever_the_cluster_does_a_change_ends_and_takes_no_more_than_planned(
     seed: int, held: int, wanted: int, room: int, boundary_chance: float
 ):
     cluster = RandomCluster(seed, held, room)
-    patience = Patience(executor_timeout=20, drain_timeout=30)
-    progress, now = begin(0.0, wanted, cluster.seen(), patience), 0.0
+    patience = ScalingSettings(executor_timeout=20, drain_timeout=30)
+    progress, now = begin_change(0.0, wanted, cluster.seen(), patience), 0.0
     chosen = progress.change.leaving
     while progress.outcome is None:
         cluster.perform(progress.instructions)
@@ -296,7 +297,7 @@ def test_whatever_the_cluster_does_a_change_ends_and_takes_no_more_than_planned(
         now += 1.0
         assert now <= patience.executor_timeout + patience.drain_timeout + 1, "the change does not end"
         boundary = cluster.random.random() < boundary_chance
-        progress = step(progress.change, now, cluster.seen(), boundary)
+        progress = step_change(progress.change, now, cluster.seen(), boundary)
     assert len(cluster.released) == len(set(cluster.released)) <= max(0, held - wanted)
     assert set(cluster.released) <= set(chosen)
     outcome = progress.outcome
@@ -313,13 +314,18 @@ def test_on_a_cluster_that_grants_a_change_ends_at_the_wanted_count_whoever_dies
     seed: int, held: int, wanted: int, dying: int
 ):
     cluster = RandomCluster(seed, held, room=20, grants=1.0)
-    progress, now = begin(0.0, wanted, cluster.seen(), Patience(executor_timeout=120, drain_timeout=10)), 0.0
+    progress, now = (
+        begin_change(0.0, wanted, cluster.seen(), ScalingSettings(executor_timeout=120, drain_timeout=10)),
+        0.0,
+    )
     while progress.outcome is None:
         cluster.perform(progress.instructions)
         cluster.deadly = 0.2 if now < dying else 0.0
         cluster.pass_time()
         now += 1.0
-        progress = step(progress.change, now, cluster.seen(), batch_boundary=cluster.random.random() < 0.5)
+        progress = step_change(
+            progress.change, now, cluster.seen(), batch_boundary=cluster.random.random() < 0.5
+        )
     assert progress.outcome.status is Status.DONE
     usable = {str(number) for number in cluster.executors} - cluster.stopped
     assert len(usable) == len(cluster.executors) == wanted

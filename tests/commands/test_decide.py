@@ -9,7 +9,7 @@ import pytest
 
 from penstock.cli import perform
 from penstock.decide.registry import policy_entry
-from penstock.settings import Settings
+from penstock.settings.model import Settings
 from tests.commands.command_line import Captured, complaint, last_json
 
 TOPOLOGY = """# operator_id1,operator_name1,instances1,operator_id2,operator_name2,instances2
@@ -131,12 +131,3 @@ def test_a_policy_that_cannot_decide_says_what_is_missing(
 ) -> None:
     assert perform(["decide", *options, *recorded]) == 2
     assert told in complaint(capsys)
-
-
-def test_policies_are_listed_with_the_commands_that_take_them(capsys: Captured) -> None:
-    assert perform(["policies", "--json"]) == 0
-    listed = {entry["name"]: entry["usable_in"] for entry in last_json(capsys)["policies"]}
-    assert listed["queueing"] == ["run", "pipeline run", "decide", "simulate", "replay"]
-    assert listed["threshold"] == ["run", "pipeline run", "simulate", "replay"]
-    assert perform(["policies"]) == 0
-    assert "run, pipeline run, simulate, replay" in capsys.readouterr().out

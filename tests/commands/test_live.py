@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from penstock.cli import perform
-from penstock.control import ControlServer
+from penstock.runtime.control import ControlServer
 from tests.commands.command_line import COMMAND, ROOT, Captured, complaint, last_json
 from tests.view import made_up
 

@@ -8,14 +8,17 @@ from contextlib import closing
 import pytest
 import sqlalchemy as sa
 
+from penstock.dataflow.moves import Bin, Move, Plan, Strategy
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.outcome import Status
-from penstock.decide.policy import ExpectedEffect, Hold, MoveState, Proposal, Resize
+from penstock.decide.policy import BINS, ExpectedEffect, Hold, MoveState, Proposal, Resize
+from penstock.decide.sage.metrics import Parameter, Rule
 from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict, Waiting
 from penstock.errors import NotFound
-from penstock.journal.overrides import override, said_by_operators
-from penstock.journal.schema import memories
+from penstock.journal.explain import explain
+from penstock.journal.overrides import add_override, recall_all_overrides, recall_overrides
+from penstock.journal.schema import decisions, memories
 from penstock.journal.store import Journal
 from tests.contract.conftest import Opener
 from tests.fakes import APPLICATION, a_query, a_scale, a_window, an_outcome
@@ -54,7 +57,6 @@ def test_observations_are_kept_in_order_and_bounded(open_store: Opener):
         journal.observed(float(now), a_window(float(now)))
         journal.observed(float(now), a_window(float(now), application="other"))
     assert [record.at for record in journal.observations(APPLICATION)] == [15.0, 16.0, 17.0, 18.0, 19.0]
-    assert [record.at for record in journal.observations(APPLICATION, since=17.0, limit=2)] == [18.0, 19.0]
     assert len(journal.observations("other")) == 5
 
 
@@ -116,7 +118,7 @@ def test_recommendations_merge_until_one_is_acted_upon(journal: Journal):
         (a_scale(9), Rejected("maximum", "64 at most"), ("scale", "rejected")),
         (a_scale(9), Accepted(a_scale(8), ("8 at most",)), ("scale", "accepted")),
         (Resize({"k": "v"}, "memory", ExpectedEffect("")), Rejected("kind", "no"), ("resize", "rejected")),
-        (MoveState((("0", "1", "2"),), "skew", ExpectedEffect("")), Waiting("x"), ("move-state", "waiting")),
+        (MoveState((), "skew", ExpectedEffect("")), Waiting("x"), ("move-state", "waiting")),
     ],
 )
 def test_every_answer_and_verdict_can_be_written_and_read(
@@ -126,6 +128,40 @@ def test_every_answer_and_verdict_can_be_written_and_read(
     (record,) = journal.decisions()
     assert (record.answer["kind"], record.kind) == kinds
     assert record.policy == "ds2" and record.reason == verdict.reason
+
+
+MOVES_AS_EVER_WRITTEN = {
+    "kind": "move-state",
+    "reason": "state lies unevenly",
+    "moves": [["q/0/3", "1", "2"]],
+    "expected": {"summary": "1 bin moves", "figures": {"bytes_moved": 7.0}},
+    "plans": [
+        {
+            "query": "q",
+            "strategy": "fluid",
+            "reason": "uneven",
+            "moves": [{"batch": 11, "operator": 0, "partition": 3, "from": "1", "to": "2"}],
+        }
+    ],
+}
+
+
+def test_moves_are_written_as_ever_and_old_records_of_them_are_read(journal: Journal):
+    plan = Plan("q", (Move(11, Bin("q", 0, 3), "1", "2"),), Strategy.FLUID, "uneven")
+    move = MoveState((plan,), "state lies unevenly", ExpectedEffect("1 bin moves", {"bytes_moved": 7.0}))
+    decision = journal.decided(10.0, APPLICATION, move, Accepted(move), "ds2")
+    journal.intend(10.0, APPLICATION, decision, move, {EXECUTORS: 2})
+    old = {"application": "old", "policy": "ds2", "first_at": 1.0, "last_at": 1.0, "count": 1, "sameness": ""}
+    verdict = {"kind": "accepted", "reason": "uneven", "parallelism": {BINS: 1}, "notes": []}
+    with journal.database.writing() as connection:
+        row = sa.insert(decisions).values(**old, answer=MOVES_AS_EVER_WRITTEN, verdict=verdict)
+        (old_decision,) = connection.execute(row).inserted_primary_key or ()
+    journal.intend(2.0, "old", old_decision, move, {EXECUTORS: 2})
+    for application in (APPLICATION, "old"):
+        (found,) = journal.decisions(application)
+        assert found.answer == MOVES_AS_EVER_WRITTEN
+        (action,) = journal.actions(application)
+        assert action.planned == {BINS: 1} and "1 bins" in explain(action)
 
 
 def test_decisions_are_bounded_but_those_of_actions_stay(open_store: Opener):
@@ -224,7 +260,7 @@ def test_one_writes_while_others_read(open_store: Opener):
     for reader in readers:
         reader.start()
     for now in range(30):
-        journal.observed(float(now), a_window(float(now), queries=[a_query(now - 10, now)]))
+        journal.observed(float(now), a_window(float(now), queries=[a_query(now - 10)]))
     finished.set()
     for reader in readers:
         reader.join()
@@ -271,7 +307,7 @@ def test_memories_are_bounded_for_each_owner_and_the_newest_stay(journal: Journa
 
 
 def test_many_runs_do_not_drive_out_what_an_operator_said_long_ago(journal: Journal):
-    override(journal, 1.0, "words", "ops", pin=["heap"])
+    add_override(journal, 1.0, "words", "ops", pin=["heap"])
     runs = [
         {"owner": f"job {n}", "kind": "run", "key": "k", "at": 2.0 + n, "body": {}} for n in range(10_050)
     ]
@@ -279,19 +315,29 @@ def test_many_runs_do_not_drive_out_what_an_operator_said_long_ago(journal: Jour
         connection.execute(sa.insert(memories), runs)
     journal.remember(20_000.0, "words", "run", "app-1", {})
     assert len(journal.recall_all("run")) == 10_000
-    assert said_by_operators(journal, "words")["pin"] == ["heap"]
+    assert recall_overrides(journal, "words")["pin"] == ["heap"]
 
 
 def test_two_operators_at_the_same_time_both_have_their_say(open_store: Opener):
     def say(number: int) -> None:
         with closing(open_store()) as journal:
             for again in range(5):
-                override(journal, float(again), "words", f"ops {number}", veto=[f"P{number}"])
+                add_override(journal, float(again), "words", f"ops {number}", veto=[f"P{number}"])
 
     operators = [threading.Thread(target=say, args=(number,)) for number in (1, 2, 3)]
     for operator in operators:
         operator.start()
     for operator in operators:
         operator.join()
-    said = said_by_operators(open_store(), "words")
+    said = recall_overrides(open_store(), "words")
     assert said["veto"] == ["P1", "P2", "P3"] and len(said["log"]) == 15
+
+
+def test_what_operators_said_of_all_applications_is_read_at_once_and_damage_is_named(journal: Journal):
+    add_override(journal, 1.0, "words", "ops", pin=["heap"], force="P6")
+    add_override(journal, 1.0, "clicks", "night shift", veto=["P3"])
+    journal.remember(1.0, "damaged", "overrides", "said", {"pin": ["hip"]})
+    said, problems = recall_all_overrides(journal)
+    assert set(said) == {"words", "clicks"} and said["clicks"].overrides.vetoed == {Rule.CPU_UP}
+    assert said["words"].overrides.pinned == {Parameter.HEAP} and said["words"].force_id == "1.000000"
+    assert list(problems) == ["damaged"] and "hip" in problems["damaged"]

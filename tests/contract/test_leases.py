@@ -73,10 +73,10 @@ def test_of_many_that_reach_for_it_at_once_one_gets_it(open_store: Opener):
 def test_an_intent_is_written_by_the_leader_alone(open_store: Opener):
     first, second = open_store(), open_store()
     lease = first.leases.take("words", "a", None)
-    first.led_by(lambda: lease)
+    first = first.bind_to(lambda: lease)
     intend(first, 3)
     later = second.leases.take("words", "b", lease)
-    second.led_by(lambda: later)
+    second = second.bind_to(lambda: later)
     with pytest.raises(NotLeading):
         intend(first, 4)
     intend(second, 5)
@@ -84,6 +84,6 @@ def test_an_intent_is_written_by_the_leader_alone(open_store: Opener):
     second.leases.release(later)
     with pytest.raises(NotLeading):
         intend(second, 6)
-    second.led_by(lambda: None)
+    second = second.bind_to(lambda: None)
     with pytest.raises(NotLeading):
         intend(second, 7)

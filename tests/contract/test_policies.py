@@ -7,27 +7,25 @@ import math
 import re
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.dataflow.batches import BatchExecution
 from penstock.dataflow.graph import LogicalGraph, Operator
-from penstock.dataflow.metrics import InstanceMetrics, MetricWindow
+from penstock.dataflow.metrics import BatchExecution, InstanceMetrics, MetricWindow
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import (
     EXECUTORS,
-    ApplicationWindow,
-    Execution,
     ExecutorState,
-    QueryWindow,
+    SlotQuery,
+    SlotWindow,
     SourceRate,
+    TopicRate,
 )
-from penstock.decide.policy import Hold, Scale
-from penstock.decide.proposals import objection
+from penstock.decide.manager.proposals import object_to_proposal
+from penstock.decide.policy import Hold, Policy, Scale
 from penstock.decide.registry import POLICIES
-from penstock.settings import Settings
+from penstock.settings.model import Settings
 from tests.dataflow.synthetic_batches import word_count
 from tests.decide.pipelines import Pipeline
 
@@ -45,12 +43,10 @@ def on_slots(rate=100.0, backlog=0.0, executors=2):
     query = word_count()
     names = [stage.operator for stage in query.stages]
     batches = query.runs([rate * 10 * factor for factor in (0.8, 1.0, 1.2, 1.1)], 5 * executors)
-    empty = np.zeros(0)
-    window = QueryWindow(
+    window = SlotQuery(
         query_id="q",
         name="words",
         graph=LogicalGraph(names, pairwise(names)),
-        metrics=MetricWindow(0.0, 40.0, empty.astype(np.int64), empty, empty, empty, empty),
         sources={"flatmap": SourceRate(rate, rate, backlog)},
         batches=batches,
         period_seconds=10.0,
@@ -58,7 +54,7 @@ def on_slots(rate=100.0, backlog=0.0, executors=2):
     )
     states = tuple(ExecutorState(str(number), "host", 5) for number in range(executors))
     held = {EXECUTORS: executors}
-    return ApplicationWindow("app", 0.0, 40.0, Execution.SHARED_SLOTS, held, (window,), states, 5)
+    return SlotWindow("app", 0.0, 40.0, held, (window,), executors=states, slots_per_executor=5)
 
 
 def stories(window_of):
@@ -75,32 +71,41 @@ def with_sources(window, reading):
     return with_query(window, sources=dict.fromkeys(window.queries[0].sources, reading))
 
 
+def hostile_batches(window):
+    broken = BatchExecution(7, 0.0, math.nan, 4, math.nan, ())
+    unsettled = tuple(dataclasses.replace(one, settled=False) for one in window.queries[0].batches)
+    for bad in (math.nan, math.inf, -1.0):
+        yield with_query(window, period_seconds=bad)
+    for batches in ((), (broken,), unsettled):
+        yield with_query(window, batches=batches)
+
+
+def hostile_metrics(window):
+    graph = window.queries[0].graph
+    idle = [InstanceMetrics(o.name, "0", 0.0, 0.0, 0.0) for o in graph.operators]
+    untimed = [InstanceMetrics(o.name, "0", 10.0, 10.0, 0.0) for o in graph.operators]
+    for rows in ([], idle, untimed):
+        yield with_query(window, metrics=MetricWindow.of(graph, 0.0, 10.0, rows))
+    for bad in (math.nan, math.inf, -1.0):
+        yield with_query(window, topics={graph.names[-1]: TopicRate(bad, bad, bad, bad)})
+    yield with_query(window, topics={"nobody": TopicRate(1.0, 1.0, 1.0, 1.0)})
+
+
 def hostile(window):
     """The window with everything wrong that can be, one thing at a time."""
     query = window.queries[0]
-    graph, empty = query.graph, np.zeros(0)
-    nothing = MetricWindow(0.0, 10.0, empty.astype(np.int64), empty, empty, empty, empty)
-    idle_rows = [InstanceMetrics(o.name, "0", 0.0, 0.0, 0.0) for o in graph.operators]
-    untimed = [InstanceMetrics(o.name, "0", 10.0, 10.0, 0.0) for o in graph.operators]
-    broken = BatchExecution(7, 0.0, math.nan, 4, math.nan, ())
-    fixed = LogicalGraph([Operator(o.name, scalable=False) for o in graph.operators], graph.edges)
+    fixed = LogicalGraph([Operator(o.name, scalable=False) for o in query.graph.operators], query.graph.edges)
     for bad in (math.nan, math.inf, -1.0):
         yield with_sources(window, SourceRate(bad, bad, bad))
         yield with_sources(window, SourceRate(10.0, bad, 0.0))
         yield with_sources(window, SourceRate(10.0, 10.0, bad))
         yield with_query(window, latency_seconds=bad)
-        yield with_query(window, period_seconds=bad)
     yield with_sources(window, SourceRate(1e308, 1.0, 1e308))
     yield with_sources(window, SourceRate(0.0, 0.0, 0.0))
     yield with_query(window, sources={})
     yield with_query(window, sources={"nobody": SourceRate(1.0, 1.0)})
-    yield with_query(window, metrics=nothing)
-    yield with_query(window, metrics=MetricWindow.of(graph, 0.0, 10.0, idle_rows))
-    yield with_query(window, metrics=MetricWindow.of(graph, 0.0, 10.0, untimed))
-    yield with_query(window, batches=())
-    yield with_query(window, batches=(broken,))
-    yield with_query(window, batches=tuple(dataclasses.replace(b, settled=False) for b in query.batches))
     yield with_query(window, graph=fixed)
+    yield from hostile_batches(window) if isinstance(window, SlotWindow) else hostile_metrics(window)
     yield dataclasses.replace(window, queries=())
     yield dataclasses.replace(window, queries=(query, query))
     yield dataclasses.replace(window, executors=())
@@ -125,7 +130,7 @@ def check(answer, window):
         assert all(isinstance(size, int) and size >= 1 for size in answer.parallelism.values())
         assert any(size != window.parallelism[unit] for unit, size in answer.parallelism.items())
         assert answer.expected.summary
-        assert objection(answer, window.parallelism) is None
+        assert object_to_proposal(answer, window.parallelism) is None
 
 
 @every_policy
@@ -181,3 +186,9 @@ def test_the_registry_says_when_to_choose_it(name):
     for text in (entry.summary, entry.needs, entry.promises, entry.choose_when):
         assert text
         assert not text.endswith(".")
+
+
+@every_policy
+def test_it_is_a_policy_of_its_own_name(name):
+    policy: Policy = POLICIES[name].make(Settings())
+    assert policy.name == name

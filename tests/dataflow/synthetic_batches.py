@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.dataflow.batches import BatchExecution, StageExecution
-from penstock.dataflow.makespan import makespan
-from penstock.dataflow.metrics import Floats
+from penstock.dataflow.costs.model import makespan
+from penstock.dataflow.metrics import BatchExecution, Floats, StageExecution
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class TrueQuery:
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
 
     def seconds(self, records: float, slots: int) -> float:
-        """What a batch takes without noise."""
+        """Return the seconds of a batch without noise."""
         total = self.per_batch
         for stage in self.stages:
             tasks = stage.fixed_seconds(slots) + stage.per_record * records * stage.shares()

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import InstanceMetrics, MetricWindow
-from penstock.dataflow.rates import OperatorRates, operator_rates
+from penstock.dataflow.rates import (
+    SATURATED,
+    UNEVEN,
+    OperatorRates,
+    find_growing_queues,
+    find_uneven_loads,
+    measure_rates,
+)
 from penstock.dataflow.readiness import NotReady
 from penstock.errors import BadMetrics
 from tests.dataflow.graphs import WINDOW_SECONDS, cases
@@ -19,7 +26,7 @@ SOURCE = InstanceMetrics("source", "0", 0, 1_000, 5.0)
 
 
 def measured(*rows, expected=None, graph=GRAPH):
-    return operator_rates(graph, MetricWindow.of(graph, 0, WINDOW_SECONDS, rows), expected)
+    return measure_rates(graph, MetricWindow.of(graph, 0, WINDOW_SECONDS, rows), expected)
 
 
 def test_true_rates_count_useful_time_and_observed_rates_all_time():
@@ -95,7 +102,7 @@ def test_an_operator_number_outside_the_graph_is_an_error():
     one = np.ones(1)
     window = MetricWindow(0, 1, np.array([2]), one, one, one, one)
     with pytest.raises(BadMetrics, match="outside 0 to 1"):
-        operator_rates(GRAPH, window)
+        measure_rates(GRAPH, window)
 
 
 @given(cases(), st.randoms(use_true_random=False))
@@ -113,3 +120,84 @@ def test_observed_never_exceeds_true(case):
     rates = measured(*case.rows, graph=case.graph)
     assert (rates.observed_processing <= rates.true_processing * (1 + 1e-12)).all()
     assert (rates.observed_output <= rates.true_output * (1 + 1e-12)).all()
+
+
+def shares_of(*shares, records=None):
+    """One window of map, whose instances work for these shares of it; records follow the work."""
+    counts = [100 * share for share in shares] if records is None else records
+    rows = [
+        InstanceMetrics("map", str(number), count, count, share * WINDOW_SECONDS)
+        for number, (share, count) in enumerate(zip(shares, counts, strict=True))
+    ]
+    return MetricWindow.of(GRAPH, 0, WINDOW_SECONDS, [SOURCE, *rows])
+
+
+class TestUnevenLoads:
+    def test_a_hot_key_is_found_and_told(self):
+        load = find_uneven_loads(GRAPH, shares_of(1.0, 0.1, 0.05, 0.1))["map"]
+        assert (load.instances, load.busy_instances) == (4, 1)
+        assert load.is_hot and load.gets_more
+        assert str(load) == (
+            "map: 1 of 4 instances is busy 100% of the time, the median 10% "
+            "(with more records: a key is hot, or partitions are uneven); more instances would not help"
+        )
+
+    def test_several_hot_keys_are_counted(self):
+        load = find_uneven_loads(GRAPH, shares_of(0.3, 0.9, 0.95, 0.3, 0.2))["map"]
+        assert load.busy_instances == 2
+        assert "2 of 5 instances are busy 95% of the time, the median 30%" in str(load)
+
+    def test_of_two_instances_the_other_is_compared(self):
+        assert "the other 40%" in str(find_uneven_loads(GRAPH, shares_of(0.4, 0.9))["map"])
+
+    def test_a_slow_instance_gets_no_more_records(self):
+        load = find_uneven_loads(GRAPH, shares_of(1.0, 0.3, 0.3, records=[10, 10, 10]))["map"]
+        assert load.is_hot and not load.gets_more
+        assert "(being slow)" in str(load)
+
+    def test_an_instance_with_time_left_is_not_hot(self):
+        assert not find_uneven_loads(GRAPH, shares_of(0.6, 0.1, 0.1))["map"].is_hot
+
+    @pytest.mark.parametrize(
+        "shares",
+        [
+            (1.0,),
+            (1.0, 0.7, 0.7),  # headroom, or a few instances more, make up for that
+            (0.5, 0.5, 1.0, 1.0),  # as with twelve partitions for eight instances: twelve would be even
+            (1.0, 1.0, 0.0),  # one has failed
+            (0.0, 0.0, 0.0),
+        ],
+    )
+    def test_what_more_instances_help_is_even_enough(self, shares):
+        assert find_uneven_loads(GRAPH, shares_of(*shares)) == {}
+
+    def test_sources_and_foreign_operators_do_not_count(self):
+        rows = [InstanceMetrics("source", str(n), 0, 10, useful) for n, useful in enumerate((9.0, 1.0, 1.0))]
+        window = MetricWindow.of(GRAPH, 0, WINDOW_SECONDS, [*rows, InstanceMetrics("map", "0", 1, 1, 1.0)])
+        assert find_uneven_loads(GRAPH, window) == {}
+        foreign = dataclasses.replace(shares_of(1.0, 0.1), operator=np.array([0, 7, 7]))
+        assert find_uneven_loads(GRAPH, foreign) == {} and find_growing_queues(GRAPH, foreign, 0.95) == []
+
+    @given(shares=st.lists(st.floats(0, 1), min_size=1, max_size=30), data=st.data())
+    def test_the_order_of_instances_does_not_matter_and_half_of_them_are_never_hot(self, shares, data):
+        found = find_uneven_loads(GRAPH, shares_of(*shares))
+        assert found == find_uneven_loads(GRAPH, shares_of(*data.draw(st.permutations(shares))))
+        for load in found.values():
+            assert load.busiest == pytest.approx(max(shares)) and load.is_hot == (load.busiest >= SATURATED)
+            assert load.busiest >= UNEVEN * load.typical * (1 - 1e-9)
+            assert load.busy_instances == 1 or load.busy_instances < len(shares) / 2
+
+
+class TestGrowingQueues:
+    @pytest.mark.parametrize(
+        ("taken", "share", "grows"),
+        [
+            (500.0, 1.0, True),
+            (960.0, 1.0, False),  # it takes what it is sent
+            (500.0, 0.5, False),  # it has time left, so it gets no more
+        ],
+    )
+    def test_what_is_sent_and_not_taken_waits_before_an_operator_without_time_left(self, taken, share, grows):
+        row = InstanceMetrics("map", "0", taken, taken, share * WINDOW_SECONDS)
+        window = MetricWindow.of(GRAPH, 0, WINDOW_SECONDS, [SOURCE, row])
+        assert find_growing_queues(GRAPH, window, 0.95) == (["map"] if grows else [])

@@ -9,11 +9,13 @@ from itertools import pairwise
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import InstanceMetrics, MetricWindow
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow, SourceRate
-from penstock.decide.manager import ScalingManager
+from penstock.dataflow.window import OperatorQuery, OperatorWindow, SourceRate
+from penstock.decide.autrascale.policy import AutraScalePolicy
+from penstock.decide.manager.manager import ScalingManager
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import Policy, Proposal, Scale
 from penstock.decide.verdict import Accepted
+from tests.decide.built import built
 
 SECONDS = 10.0
 
@@ -62,7 +64,7 @@ class Application:
             return 1.0
         return self.throughput() / (self.held[name] * self.capacity[name])
 
-    def window(self) -> ApplicationWindow:
+    def window(self) -> OperatorWindow:
         observed, graph = self.throughput(), self.graph
         rows = [InstanceMetrics("source", "0", 0, observed * SECONDS, SECONDS / 2)]
         for name in self.capacity:
@@ -74,9 +76,9 @@ class Application:
         self.now += SECONDS
         metrics = MetricWindow.of(graph, self.now - SECONDS, self.now, rows)
         sources = {"source": SourceRate(self.rate, observed, self.backlog)}
-        query = QueryWindow("q", "q", graph, metrics, sources, latency_seconds=self.latency())
+        query = OperatorQuery("q", "q", graph, sources, metrics, latency_seconds=self.latency())
         held = {"source": 1, **self.held}
-        return ApplicationWindow("app", self.now - SECONDS, self.now, Execution.PER_OPERATOR, held, (query,))
+        return OperatorWindow("app", self.now - SECONDS, self.now, held, (query,))
 
     def run(self, policy: Policy, windows: int) -> None:
         """Ask the policy window after window, and do what it says where it is accepted."""
@@ -114,3 +116,17 @@ def three_operators(rate: float = 1_000.0, **changes: object) -> Application:
         "crowding": 0.0005,
     }
     return Application(**{**figures, **changes})  # type: ignore[arg-type]
+
+
+TARGET = 0.2
+PLAIN = {"utilisation": 1.0, "latency_target": TARGET, "most": 20, "changes_per_hour": 3_600}
+BASE = {"parse": 4, "enrich": 5, "store": 2}
+"""What 1,000 records/s need."""
+
+
+def policy(**changes) -> AutraScalePolicy:
+    return built("autrascale", **{**PLAIN, **changes})
+
+
+def scales(application: Application) -> list[Scale]:
+    return [answer for answer in application.answers if isinstance(answer, Scale)]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from penstock.dataflow.window import EXECUTORS
-from penstock.decide.manager import (
-    Accepted,
-    ManagerSettings,
-    ScalingManager,
-)
+from penstock.decide.goals import SizeBounds
+from penstock.decide.manager.manager import Accepted, ManagerSettings, ScalingManager
 from penstock.decide.outcome import Status
 from tests.decide.situations import INTERVAL, outcome, window
 
@@ -17,8 +14,8 @@ EAGER = ManagerSettings(warm_up_intervals=0, activation_intervals=1, scale_down_
 class Run:
     """A manager with a stepped clock: one policy interval a step."""
 
-    def __init__(self, settings: ManagerSettings = EAGER, held=4) -> None:
-        self.manager = ScalingManager(settings)
+    def __init__(self, settings: ManagerSettings = EAGER, held=4, bounds: SizeBounds | None = None) -> None:
+        self.manager = ScalingManager(settings, bounds)
         self.now = 1000.0
         self.held = held
         self.backlog = 0.0

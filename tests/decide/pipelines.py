@@ -9,7 +9,7 @@ from itertools import pairwise
 from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.dataflow.metrics import InstanceMetrics, MetricWindow
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import ApplicationWindow, Execution, QueryWindow, SourceRate
+from penstock.dataflow.window import OperatorQuery, OperatorWindow, SourceRate
 from penstock.decide.policy import Policy, Proposal, Scale
 
 SECONDS = 10.0
@@ -37,7 +37,7 @@ class Pipeline:
         names = ["source", *self.per_instance]
         return LogicalGraph([Operator(name, name not in self.fixed) for name in names], pairwise(names))
 
-    def run(self, offered: float) -> ApplicationWindow:
+    def run(self, offered: float) -> OperatorWindow:
         """One window of ten seconds at a rate; every operator passes on what it takes."""
         start, self.now = self.now, self.now + SECONDS
         flows = self._unbounded(offered) if self.unbounded else self._bounded(offered)
@@ -46,8 +46,8 @@ class Pipeline:
         rows = [row for name in self.held for row in self._rows(name, flows[name])]
         metrics = MetricWindow.of(self.graph, start, self.now, rows)
         sources = {"source": SourceRate(offered, read, self.backlog)}
-        query = QueryWindow("q", "pipeline", self.graph, metrics, sources)
-        return ApplicationWindow("app", start, self.now, Execution.PER_OPERATOR, dict(self.held), (query,))
+        query = OperatorQuery("q", "pipeline", self.graph, sources, metrics)
+        return OperatorWindow("app", start, self.now, dict(self.held), (query,))
 
     def capacity(self, name: str) -> float:
         return self.held[name] * self.per_instance[name]

@@ -6,12 +6,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from penstock.dataflow.batches import BatchExecution
 from penstock.dataflow.graph import LogicalGraph, Operator
-from penstock.dataflow.metrics import MetricWindow
-from penstock.dataflow.window import EXECUTORS, ApplicationWindow, Execution, QueryWindow, SourceRate
-from penstock.decide.guardrails import Situation
-from penstock.decide.history import Decision, ManagerState
+from penstock.dataflow.metrics import BatchExecution, MetricWindow
+from penstock.dataflow.window import (
+    EXECUTORS,
+    ApplicationWindow,
+    OperatorQuery,
+    OperatorWindow,
+    SlotQuery,
+    SlotWindow,
+    SourceRate,
+)
+from penstock.decide.manager.guardrails import Situation
+from penstock.decide.manager.history import Decision, ManagerState
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import HELD_UTILISATION, UTILISATION, ExpectedEffect, Hold, Scale
 
@@ -31,14 +38,15 @@ def window(
 ) -> ApplicationWindow:
     """One window of one query with one source; it keeps up unless said otherwise."""
     begins = end - INTERVAL if start is None else start
-    empty = np.zeros(0)
-    metrics = MetricWindow(begins, end, np.zeros(0, dtype=np.int64), empty, empty, empty, empty)
     batches = () if busy is None else (BatchExecution(1, begins, busy * INTERVAL, 4, 1.0, ()),)
     rate = SourceRate(offered, offered if observed is None else observed, backlog)
-    query = QueryWindow("q", "query", GRAPH, metrics, {"read": rate}, batches, INTERVAL)
-    execution = Execution.SHARED_SLOTS if isinstance(held, int) else Execution.PER_OPERATOR
-    parallelism = {EXECUTORS: held} if isinstance(held, int) else held
-    return ApplicationWindow("app", begins, end, execution, parallelism, (query,))
+    if isinstance(held, int):
+        on_slots = SlotQuery("q", "query", GRAPH, {"read": rate}, batches, INTERVAL)
+        return SlotWindow("app", begins, end, {EXECUTORS: held}, (on_slots,))
+    empty = np.zeros(0)
+    metrics = MetricWindow(begins, end, np.zeros(0, dtype=np.int64), empty, empty, empty, empty)
+    query = OperatorQuery("q", "query", GRAPH, {"read": rate}, metrics)
+    return OperatorWindow("app", begins, end, held, (query,))
 
 
 def scale(

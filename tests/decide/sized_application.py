@@ -6,12 +6,14 @@ import dataclasses
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ExecutorUse, SizingFacts
-from penstock.decide.at_least import AtLeast
+from penstock.decide.limits import WithinLimits
+from penstock.decide.manager.restarts import RestartJudge
 from penstock.decide.policy import Hold, Proposal
-from penstock.decide.resizer import Limits
-from penstock.decide.sage_overrides import Said
-from penstock.decide.sage_policy import SagePolicy
-from penstock.decide.sage_settings import SageSettings
+from penstock.decide.sage.overrides import Said
+from penstock.decide.sage.policy import SagePolicy
+from penstock.decide.sage.resizer import Limits
+from penstock.decide.sage.settings import SageSettings
+from penstock.decide.surroundings import Surroundings
 from tests.fakes import FixedPolicy, a_query, a_scale, a_window
 
 GIB, MIB = 1024.0**3, 1024.0**2
@@ -38,17 +40,26 @@ class Application:
         needed: int = 2,
         settings: SageSettings | None = None,
         least: int = 1,
+        restarts: RestartJudge | None = None,
     ) -> None:
         """Its first batch has ended more than a minute ago."""
         self.said, self.conf = Said(), conf or CONF
+        self.later: list[Said] = []
         stuck = NotReady("no batch finished in the window", "a finished batch")
         needs = FixedPolicy(Hold("right") if needed == 2 else a_scale(needed) if needed else stuck)
-        told = AtLeast(needs, least)
-        self.policy = SagePolicy(told, settings or SageSettings(), limits=limits, said=lambda: self.said)
+        told = WithinLimits(needs, least=least)
+        around = Surroundings(said=self.speak, restarts=restarts)
+        self.policy = SagePolicy(told, settings or SageSettings(), limits=limits, around=around)
         self.backlog_growth = 0.0
         self.now = -70.0
         self.run(1)
         self.now = 0.0
+
+    def speak(self) -> Said:
+        """Say the next of several words, or the last one again."""
+        if self.later:
+            self.said = self.later.pop(0)
+        return self.said
 
     def run(
         self, windows: int = 8, facts: dict[str, float] | None = None, executors: int = 2, **use: float
@@ -57,7 +68,7 @@ class Application:
         for _ in range(windows):
             self.now += 10.0
             backlog = 10.0 + self.backlog_growth * max(self.now, 0.0)
-            query = a_query(self.now - 10, self.now, backlog=backlog)
+            query = a_query(self.now - 10, backlog=backlog)
             window = a_window(self.now, executors, queries=(query,))
             busy = dataclasses.replace(CALM, **use)
             uses = (busy, dataclasses.replace(busy, cpu_cores=0.0))[:executors]

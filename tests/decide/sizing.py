@@ -7,7 +7,9 @@ from dataclasses import fields
 
 import numpy as np
 
-from penstock.decide.sage_metrics import HeldSize, SizingHistory
+from penstock.decide.sage.metrics import HeldSize, Rule, Sizing, SizingHistory, SizingInput
+from penstock.decide.sage.rounds import decide
+from penstock.decide.sage.settings import SageSettings
 
 GIB = 1024.0**3
 MIB = 1024.0**2
@@ -54,3 +56,22 @@ class Recorder:
     def history(self) -> SizingHistory:
         names = [column.name for column in fields(SizingHistory)]
         return SizingHistory(**{name: np.array([row[name] for row in self.rows]) for name in names})
+
+
+def decision_on(held: HeldSize = A_SIZE, **metrics: float | Sequence[float]) -> Sizing:
+    """Return what is decided after forty samples; something must be."""
+    clock = Recorder()
+    decision = decide(SizingInput(clock.run(40, **metrics), clock.history, held), SageSettings()).decision
+    assert decision is not None
+    return decision
+
+
+def fires_on(held: HeldSize = A_SIZE, **metrics: float | Sequence[float]) -> Rule:
+    """Return the rule that decides after forty samples."""
+    clock = Recorder()
+    return fired(SizingInput(clock.run(40, **metrics), clock.history, held))
+
+
+def fired(given: SizingInput) -> Rule:
+    decision = decide(given, SageSettings()).decision
+    return decision.rule if decision else Rule.NONE

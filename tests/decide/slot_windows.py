@@ -8,21 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from penstock.dataflow.batches import BatchExecution
 from penstock.dataflow.graph import LogicalGraph
-from penstock.dataflow.metrics import MetricWindow
-from penstock.dataflow.window import (
-    EXECUTORS,
-    ApplicationWindow,
-    Execution,
-    ExecutorState,
-    QueryWindow,
-    SourceRate,
-)
+from penstock.dataflow.metrics import BatchExecution
+from penstock.dataflow.window import EXECUTORS, ExecutorState, SlotQuery, SlotWindow, SourceRate
 from tests.dataflow.synthetic_batches import TrueQuery
-
-EMPTY = np.array([])
-
 
 PERIOD = 10.0
 
@@ -39,24 +28,22 @@ def query_window(
     backlog: float = 0.0,
     period: float | None = PERIOD,
     name: str = "words",
-) -> QueryWindow:
-    return QueryWindow(
+) -> SlotQuery:
+    return SlotQuery(
         query_id=name,
         name=name,
         graph=graph,
-        metrics=MetricWindow(0.0, 10.0, EMPTY.astype(np.int64), EMPTY, EMPTY, EMPTY, EMPTY),
         sources={source: SourceRate(rate, rate, backlog) for source, rate in offered.items()},
         batches=batches,
         period_seconds=period,
     )
 
 
-def window(*queries: QueryWindow, executors: int = 2, cores: int = 5) -> ApplicationWindow:
-    return ApplicationWindow(
+def window(*queries: SlotQuery, executors: int = 2, cores: int = 5) -> SlotWindow:
+    return SlotWindow(
         application="app",
         start=0.0,
         end=10.0,
-        execution=Execution.SHARED_SLOTS,
         parallelism={EXECUTORS: executors},
         queries=queries,
         executors=tuple(ExecutorState(str(number), "host", cores) for number in range(executors)),
@@ -66,7 +53,7 @@ def window(*queries: QueryWindow, executors: int = 2, cores: int = 5) -> Applica
 
 def words(
     query: TrueQuery, rate: float, slots: int, backlog: float = 0.0, sizes: tuple[float, ...] | None = None
-) -> QueryWindow:
+) -> SlotQuery:
     """The word count at a rate, its batches as large as what arrives in a period, more or less."""
     given_sizes = sizes or tuple(rate * PERIOD * factor for factor in (0.8, 1.0, 1.2, 1.1, 0.9, 1.0))
     return query_window(chain(query), query.runs(given_sizes, slots), {"flatmap": rate}, backlog)
@@ -91,7 +78,7 @@ class Cluster:
         self.query, self.rate, self.executors, self.cores = query, rate, executors, cores
         self._next_batch, self._backlog = 0, 0.0
 
-    def observe(self, batches: int = 6) -> ApplicationWindow:
+    def observe(self, batches: int = 6) -> SlotWindow:
         slots, ran = self.executors * self.cores, []
         for _ in range(batches):
             arrived = self.rate * PERIOD + self._backlog

@@ -143,7 +143,7 @@ def test_dynamic_allocation_counts_tasks_and_never_shrinks_while_there_are_some(
     run = told("dynamic-allocation", BATCHES)
     assert first_reason(run, "stable") == "2 → 6 executors: 20 of 24 tasks wait for a slot"
     assert sizes(run) == [6, 12, 12, 12]
-    assert run.decisions[-1].reason.startswith("24 tasks at most on 24 slots")
+    assert run.decisions[-1].verdict.reason.startswith("24 tasks at most on 24 slots")
 
 
 def test_trigger_interval_doubles_up_and_gives_back_one_by_one():
@@ -158,12 +158,12 @@ def test_trigger_interval_doubles_up_and_gives_back_one_by_one():
 def test_policies_for_batches_say_that_operators_are_not_for_them(name):
     run = told(name, OPERATORS)
     assert run.actions == ()
-    assert "operators" in run.decisions[-1].reason
+    assert "operators" in run.decisions[-1].verdict.reason
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_every_decision_of_every_story_has_its_reason(name):
     for text in (OPERATORS, BATCHES):
         run = told(name, text)
-        assert all(note.reason.strip() for note in run.decisions)
+        assert all(note.verdict.reason.strip() for note in run.decisions)
         assert not run.errors

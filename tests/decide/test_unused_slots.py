@@ -5,25 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.bench.wordcount import SETTINGS, TRIGGER_SECONDS
 from penstock.dataflow.graph import LogicalGraph
-from penstock.dataflow.metrics import MetricWindow
-from penstock.dataflow.window import (
-    EXECUTORS,
-    ApplicationWindow,
-    Execution,
-    ExecutorState,
-    QueryWindow,
-    SourceRate,
-)
-from penstock.decide.manager import Accepted, NothingToDo, Rejected, ScalingManager, Waiting
+from penstock.dataflow.window import EXECUTORS, ExecutorState, SlotQuery, SlotWindow, SourceRate
+from penstock.decide.ds2.slots import SharedSlots
+from penstock.decide.manager.manager import Accepted, NothingToDo, Rejected, ScalingManager, Waiting
 from penstock.decide.outcome import Outcome, Status
-from penstock.decide.shared_slots import SharedSlots
-from penstock.settings import Settings
+from penstock.settings.model import Settings
+from penstock_lab.experiments.word_count import SETTINGS, TRIGGER_SECONDS
 from tests.dataflow.synthetic_batches import TrueQuery, TrueStage
 
 CORES = 3
-NOTHING = np.zeros(0)
 
 
 def nine_tasks(noise: float = 0.0, seed: int = 1) -> TrueQuery:
@@ -40,9 +31,12 @@ class Application:
     """The query at a rate on executors that change as the manager accepts, a window of two batches a step."""
 
     def __init__(self, query: TrueQuery, executors: int, **changes: object) -> None:
-        settings = Settings.model_validate({**SETTINGS, **changes})
-        self.interval = settings.policy_interval
-        self.policy, self.manager = SharedSlots(settings.ds2()), ScalingManager(settings.manager())
+        settings = Settings(**{**SETTINGS, **changes})
+        self.interval = settings.manager.policy_interval
+        self.policy, self.manager = (
+            SharedSlots(settings.goals),
+            ScalingManager(settings.manager, settings.bounds, settings.goals),
+        )
         self.query, self.executors, self.now = query, executors, 0.0
 
     def step(self, rate: float) -> object:
@@ -63,7 +57,7 @@ class Application:
             held.append(self.executors * CORES)
         return list(dict.fromkeys(held))
 
-    def _window(self, rate: float) -> ApplicationWindow:
+    def _window(self, rate: float) -> SlotWindow:
         start, self.now = self.now, self.now + self.interval
         graph = LogicalGraph(["flatmap", "count", "state"], [("flatmap", "count"), ("count", "state")])
         slots, records = self.executors * CORES, rate * TRIGGER_SECONDS
@@ -72,18 +66,16 @@ class Application:
             self.query.run(first + number, start + number * TRIGGER_SECONDS, records, slots)
             for number in range(2)
         )
-        metrics = MetricWindow(start, self.now, NOTHING.astype(np.int64), NOTHING, NOTHING, NOTHING, NOTHING)
         source = {"flatmap": SourceRate(rate, rate, 0.0)}
-        query = QueryWindow("q", "words", graph, metrics, source, batches, TRIGGER_SECONDS)
+        query = SlotQuery("q", "words", graph, source, batches, TRIGGER_SECONDS)
         held = tuple(ExecutorState(str(number), "host", CORES) for number in range(self.executors))
-        return ApplicationWindow(
+        return SlotWindow(
             "app",
             start,
             self.now,
-            Execution.SHARED_SLOTS,
             {EXECUTORS: self.executors},
             (query,),
-            held,
+            executors=held,
             slots_per_executor=CORES,
         )
 

@@ -108,3 +108,16 @@ def skewed_job():
     log.end(1, 7, "2", 2027, 8000, run=5900, fetch=100, remote=500, gc=300, serialise=20)
     log.stage(1, 2010, 4, parents=[0], scope="Exchange", done=8000).job_end(0, 8010)
     return log.application_end(8500)
+
+
+def many_jobs(count):
+    log = LogBuilder().executor("1", 100)
+    for job in range(count):
+        at = 1000 * (job + 1)
+        log.job(job, at, [job]).stage(job, at + 10, 2)
+        for task in (2 * job, 2 * job + 1):
+            log.start(job, task, "1", at + 20)
+        for task in (2 * job, 2 * job + 1):
+            log.end(job, task, "1", at + 20, at + 900, run=850)
+        log.stage(job, at + 10, 2, done=at + 910).job_end(job, at + 920)
+    return log.application_end(1000 * (count + 2))

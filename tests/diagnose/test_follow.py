@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.diagnose.density import Span
 from penstock.diagnose.diagnosis import diagnose_log
-from penstock.diagnose.event_log import read_log
-from penstock.diagnose.followed_log import FollowedLog
-from penstock.diagnose.log_files import find_logs
-from penstock.diagnose.log_tail import grown, marks_at, tail_lines
-from penstock.diagnose.log_trimming import without_old
-from tests.diagnose.logs import BASE, LogBuilder, skewed_job
+from penstock.diagnose.follow import FollowedLog, drop_old
+from penstock.diagnose.log.files import find_growth, find_logs, mark_logs, read_tail
+from penstock.diagnose.log.reader import read_log
+from penstock.diagnose.path.spans import Span
+from tests.diagnose.logs import BASE, many_jobs, skewed_job
 from tests.diagnose.packers import PACKERS, growing
 
 WINDOW_US = 2_000_000
@@ -24,12 +22,12 @@ WINDOW_US = 2_000_000
 
 def tails(path, marks):
     """The lines since these marks, and the marks of now."""
-    found = marks_at(path)
+    found = mark_logs(path)
     lines = [
         line
         for log, files in found.items()
-        for tail in grown(marks.get(log, {}), files)
-        for line in tail_lines(type(path)(log), *tail)
+        for tail in find_growth(marks.get(log, {}), files)
+        for line in read_tail(type(path)(log), *tail)
     ]
     return lines, found
 
@@ -89,21 +87,21 @@ def test_rolled_files_go_on_and_compaction_is_not_read_twice(tmp_path):
 
 
 def test_a_file_that_has_gone_is_passed_over(tmp_path):
-    assert list(tail_lines(tmp_path / "gone", "events_1_app", 0, 10)) == []
-    assert marks_at(tmp_path / "gone") == {}
+    assert list(read_tail(tmp_path / "gone", "events_1_app", 0, 10)) == []
+    assert mark_logs(tmp_path / "gone") == {}
 
 
 def test_finished_logs_can_be_told_from_those_still_written(tmp_path):
     (tmp_path / "app-1").write_bytes(b"a\n")
     (tmp_path / "app-2.inprogress").write_bytes(b"a\n")
-    assert set(marks_at(tmp_path, finished_only=True)) == {str(tmp_path / "app-1")}
+    assert set(mark_logs(tmp_path, finished_only=True)) == {str(tmp_path / "app-1")}
 
 
 def fed(lines, size):
     """Follows a log that grows by so many lines at a time, through the form in which state is kept."""
     followed, told = FollowedLog(WINDOW_US), []
     for low in range(0, len(lines), size):
-        followed, windows = pickle.loads(pickle.dumps(followed)).taking(lines[low : low + size])
+        followed, windows = pickle.loads(pickle.dumps(followed)).take_lines(lines[low : low + size])
         told += windows
     return followed, told
 
@@ -121,27 +119,14 @@ def test_windows_of_a_growing_log_equal_those_of_the_finished_one(size):
     # the task that holds the job up runs from 2 s to 8 s, and is not over when these windows are told
     for summary, answer in told[2:4]:
         assert max(summary.worker, key=summary.worker.get).startswith("executor 2 slot")
-        assert "the run of tasks" in answer
-
-
-def many_jobs(count):
-    log = LogBuilder().executor("1", 100)
-    for job in range(count):
-        at = 1000 * (job + 1)
-        log.job(job, at, [job]).stage(job, at + 10, 2)
-        for task in (2 * job, 2 * job + 1):
-            log.start(job, task, "1", at + 20)
-        for task in (2 * job, 2 * job + 1):
-            log.end(job, task, "1", at + 20, at + 900, run=850)
-        log.stage(job, at + 10, 2, done=at + 910).job_end(job, at + 920)
-    return log.application_end(1000 * (count + 2))
+        assert "is running tasks" in answer
 
 
 def test_what_is_kept_of_a_long_log_does_not_grow():
     lines = many_jobs(300).lines
     followed, sizes = FollowedLog(WINDOW_US), []
     for low in range(0, len(lines) - 1, 40):
-        followed, _ = followed.taking(lines[low : low + 40])
+        followed, _ = followed.take_lines(lines[low : low + 40])
         sizes.append(len(pickle.dumps(followed)))
     assert max(sizes[20:]) <= 1.5 * max(sizes[:10])
     assert len(followed.log.tasks) < 30
@@ -150,10 +135,10 @@ def test_what_is_kept_of_a_long_log_does_not_grow():
 
 def test_trimming_keeps_what_is_still_open():
     log = read_log(skewed_job().lines[:-3])
-    kept = without_old(log, BASE + 7000)
+    kept = drop_old(log, BASE + 7000)
     assert len(kept.tasks) == len(log.tasks)
     assert kept.start == BASE + 1000
-    done = without_old(read_log(skewed_job().lines), BASE + 8100)
+    done = drop_old(read_log(skewed_job().lines), BASE + 8100)
     assert (len(done.tasks), done.jobs, done.stages) == (0, {}, {})
 
 
@@ -162,11 +147,11 @@ def test_lzf_is_read_like_any_other(tmp_path):
     path = tmp_path / "app-1.lzf"
     path.write_bytes(PACKERS["lzf"](text))
     assert path.stat().st_size < len(text) / 3
-    assert b"".join(line + b"\n" for line in find_logs(path)[0].lines()) == text
+    assert b"".join(line + b"\n" for line in find_logs(path)[0].read_lines()) == text
 
 
 @pytest.mark.parametrize("broken", [b"ZV", b"ZV\x01\x00\x02\x00\x09\x20\x05", b"ZV\x01\x00\x01\x00\x09\x1f"])
 def test_broken_lzf_ends_without_an_error(tmp_path, broken):
     path = tmp_path / "app-1.lzf"
     path.write_bytes(PACKERS["lzf"](b"first\n") + broken)
-    assert list(find_logs(path)[0].lines()) == [b"first"]
+    assert list(find_logs(path)[0].read_lines()) == [b"first"]

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import pytest
+from hypothesis import strategies as st
 
-from penstock.diagnose.trace import Activity, Kind, Trace, Work
+from penstock.diagnose.trace.events import Activity, Kind, Trace, Work
 
 START, END, SEND, RECEIVE = Kind.START, Kind.END, Kind.SEND, Kind.RECEIVE
 
@@ -171,3 +173,64 @@ def plain_participation(edges):
             share = Fraction(edge.ends - edge.begins, longest * len(paths))
             shares[edge] = shares.get(edge, Fraction(0)) + share
     return shares, len(paths), longest
+
+
+def figure_3_3():
+    """Three workers over [0, 10]; all nine paths pass (u, v) of W2; (a, b) and (c, d) end in waiting."""
+    return ordered(
+        activity("W1", 0, 1),
+        activity("W3", 0, 2),
+        activity("W2", 0, 2),
+        message("W1", 1, "W2", 2, 1),
+        activity("W2", 2, 3, operator="x-u"),
+        message("W3", 2, "W2", 3, 2),
+        activity("W1", 1, 4, operator="a-b"),
+        activity("W3", 2, 5, operator="c-d"),
+        activity("W2", 3, 6, operator="u-v"),
+        activity("W2", 6, 7, operator="v-z"),
+        message("W2", 6, "W1", 7, 3),
+        message("W2", 7, "W3", 8, 4),
+        activity("W1", 7, 10),
+        activity("W2", 7, 10),
+        activity("W3", 8, 10),
+    )
+
+
+WORKERS = ("p", "q", "r")
+
+
+TYPES = (Activity.PROCESSING, Activity.WAITING, Activity.SERIALIZATION)
+
+
+@st.composite
+def event_lists(draw):
+    groups = []
+    for worker in WORKERS[: draw(st.integers(1, 3))]:
+        times = sorted(draw(st.lists(st.integers(0, 24), min_size=0, max_size=8)))
+        for start, end in zip(times[::2], times[1::2], strict=False):
+            groups.append(activity(worker, start, end, draw(st.sampled_from(TYPES))))
+    for number in range(draw(st.integers(0, 6))):
+        sender, receiver = draw(st.permutations(WORKERS))[:2]
+        sent = draw(st.integers(0, 23))
+        groups.append(message(sender, sent, receiver, sent + draw(st.integers(0, 8)), number))
+    return ordered(*groups)
+
+
+def ladder(rungs):
+    """Two workers that exchange a message each step: the paths double at every rung."""
+    groups = []
+    for step in range(rungs):
+        at = 4 * step
+        groups.append(message("p", at, "q", at + 3, 2 * step))
+        groups.append(message("q", at, "p", at + 3, 2 * step + 1))
+    busy = [activity("p", 0, 4 * rungs), activity("q", 0, 4 * rungs)]
+    return ordered(*busy, *groups)
+
+
+def same(found, expected):
+    assert found.length_us == expected.length_us
+    assert found.paths_log10 == pytest.approx(expected.paths_log10)
+    for name in ("activity", "worker", "operator"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-9)
+    channels = [{(a, b): share for a, b, share in item.communication} for item in (found, expected)]
+    assert channels[0] == pytest.approx(channels[1])

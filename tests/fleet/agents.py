@@ -13,12 +13,7 @@ GIB = 1024.0**3
 
 
 def a_record(application: str = "app-1", end: float = 10.0, **changes: Any) -> dict[str, Any]:
-    """Ten calm seconds of an application of two operators that has the right size."""
-    operators = [
-        {"name": "read", "true_processing": 1e5, "true_output": 1e5, "instances": 1, "upstream": [],
-         "offered": 1000.0, "observed": 1000.0, "backlog": 0.0},
-        {"name": "count", "true_processing": 5000.0, "true_output": 10.0, "instances": 4, "upstream": [0]},
-    ]  # fmt: skip
+    """Ten calm seconds of an application that has the right size."""
     return {
         "application": application,
         "start": end - 10.0,
@@ -41,7 +36,6 @@ def a_record(application: str = "app-1", end: float = 10.0, **changes: Any) -> d
         "spilled_bytes": 0,
         "out_of_memory_count": 0,
         "memory_kill_count": 0,
-        "operators": operators,
         **changes,
     }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +12,24 @@ import orjson
 import pytest
 
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import EXECUTORS, ApplicationWindow
-from penstock.decide.held_size import held_from, size_in_bytes
+from penstock.dataflow.window import EXECUTORS, ExecutorUse, SizingFacts
 from penstock.decide.policy import Hold, Resize, Scale
-from penstock.decide.resizer import Limits
-from penstock.decide.sage_metrics import HeldSize
-from penstock.decide.sage_service_watch import ServiceWatch
+from penstock.decide.sage.resizer import Limits
+from penstock.decide.sage.services import ServiceReading, ServiceWatch
+from penstock.decide.sage.settings import SageSettings
+from penstock.decide.sage.sizes import held_from, size_in_bytes
 from penstock.errors import ActionFailed, BadInput
-from penstock.fleet.agent import MOST_UNSENT, FleetDecision, FleetPolicy
+from penstock.fleet.agent import MOST_UNSENT, FleetPolicy
+from penstock.fleet.decision import FleetDecision
 from penstock.fleet.places import FleetDirectory
 from penstock.fleet.records import read_lines
-from penstock.fleet.reporting import reporting_policy
-from penstock.fleet.results import decisions_of
-from penstock.fleet.round import FleetSettings, play
+from penstock.fleet.reporting import DirectoryTransport, connect_to_fleet
+from penstock.fleet.round import play_round, tabulate_decisions
 from penstock.fleet.state import empty_state, from_bytes, to_bytes
-from penstock.fleet.transport import DirectoryTransport
-from penstock.journal.store import Journal, open_journal
-from penstock.services import ServiceBoard, ServiceReading
-from penstock.settings import Settings
-from penstock.sizing import reporting
+from penstock.journal.store import Journal
+from penstock.observe.services.board import ServiceBoard
+from penstock.runtime.surroundings import report_to_fleet
+from penstock.settings.model import Settings
 from tests.fakes import FixedPolicy, a_query, a_scale, a_window
 
 GIB = 1024.0**3
@@ -42,6 +43,7 @@ class Post:
         self.sent: list[Mapping[str, Any]] = []
         self.waiting: list[FleetDecision] = []
         self.away = self.silent = False
+        self.refusal = ""
 
     def publish(self, record: Mapping[str, Any]) -> None:
         if self.away:
@@ -55,18 +57,9 @@ class Post:
         return found
 
 
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return open_journal(tmp_path / "journal.db")
-
-
-def a_size(window: ApplicationWindow, settings: Mapping[str, str]) -> HeldSize:
-    return held_from({**CONF, **settings}, window)
-
-
 def an_agent(post: Any, journal: Any, needed: int = 4, limits: Limits | None = None) -> FleetPolicy:
     allowed = None if limits is None else lambda window: limits
-    return FleetPolicy("words", post, journal, FixedPolicy(a_scale(needed)), a_size, limits=allowed)
+    return FleetPolicy("words", post, journal, FixedPolicy(a_scale(needed)), CONF, limits=allowed)
 
 
 def test_windows_are_published_with_what_is_known(journal: Journal):
@@ -78,7 +71,7 @@ def test_windows_are_published_with_what_is_known(journal: Journal):
     assert (row["application"], row["end"], row["acknowledged"]) == ("words", 10.0, 0)
     assert (row["held_parallelism"], row["held_heap_bytes"], row["held_overhead_bytes"]) == (2, 6 * GIB, GIB)
     assert (row["needed_parallelism"], row["backlog_records"]) == (4.0, 500.0)
-    assert row["heap_used_bytes"] is None, "Spark tells the peak alone, which is no heap use"
+    assert math.isnan(row["heap_used_bytes"]), "Spark tells the peak alone, which is no heap use"
 
 
 @pytest.mark.parametrize(("needed", "told"), [(1, 3.0), (3, 3.0), (5, 5.0)])
@@ -87,7 +80,7 @@ def test_fewer_executors_than_are_kept_are_never_needed(
 ):
     """The controller would decide on them again and again, and on nothing else while that is in flight."""
     settings = Settings(min_executors=3)
-    agent = reporting(FixedPolicy(a_scale(needed)), str(tmp_path), settings, journal, "words", {})
+    agent = report_to_fleet(FixedPolicy(a_scale(needed)), str(tmp_path), settings, journal, "words", {})
     agent.propose(a_window(10.0))
     (sent,) = (tmp_path / "windows").iterdir()
     assert orjson.loads(sent.read_bytes())["needed_parallelism"] == told
@@ -158,7 +151,7 @@ def test_windows_wait_while_the_controller_is_away_and_the_oldest_go_first(journ
 
 def test_agent_and_controller_meet_in_a_directory(journal: Journal, tmp_path: Path):
     """A backlog that grows leads to a decision, its proposal, and its end; a killed controller goes on."""
-    directory, settings = FleetDirectory(tmp_path), FleetSettings()
+    directory, settings = FleetDirectory(tmp_path), SageSettings()
     agent = an_agent(DirectoryTransport(tmp_path), journal)
     stored, answers = to_bytes(empty_state()), []
     for number in range(1, 10):
@@ -168,8 +161,10 @@ def test_agent_and_controller_meet_in_a_directory(journal: Journal, tmp_path: Pa
         for batch in (number, number):  # the second is what a restarted controller would do again
             files = sorted((tmp_path / "windows").glob("*.jsonl"))
             lines = [path.read_bytes() for path in files]
-            result = play(from_bytes(stored), read_lines(lines, [str(p) for p in files]).windows, settings)
-            directory.write_decisions(batch, decisions_of(result, settings))
+            result = play_round(
+                from_bytes(stored), read_lines(lines, [str(p) for p in files]).windows, settings
+            )
+            directory.write_decisions(batch, tabulate_decisions(result, settings))
         stored = to_bytes(result.state)
     kinds = [type(answer) for answer in answers]
     assert kinds == [Hold] * 4 + [Scale] + [Hold] * 4
@@ -193,7 +188,7 @@ def test_a_size_that_is_none_names_its_key():
 def test_a_backlog_that_follows_a_service_is_told_to_the_controller(journal: Journal):
     """The service is slow in the second half, and the backlog grows in it."""
     board, post = ServiceBoard(), Post()
-    agent = FleetPolicy("words", post, journal, FixedPolicy(a_scale(4)), a_size, ServiceWatch(board))
+    agent = FleetPolicy("words", post, journal, FixedPolicy(a_scale(4)), CONF, ServiceWatch(board.newest))
     backlog = 0.0
     for number in range(1, 21):
         latency = 0.1 if number <= 10 else 2.0
@@ -206,12 +201,12 @@ def test_a_backlog_that_follows_a_service_is_told_to_the_controller(journal: Jou
         agent.propose(a_window(10.0 * number, queries=(a_query(backlog=backlog + 5000.0 * number),)))
     assert "service_correlation" not in post.sent[-1], "a service that fell silent explains nothing"
     assert "service_correlation" in post.sent[-2], "for as long as the backlog may follow it"
-    assert ServiceWatch(board).look(a_window(10_000.0)) is None
+    assert ServiceWatch(board.newest).look(a_window(10_000.0)) is None
 
 
 def test_a_backlog_may_follow_a_service_much_later_if_the_settings_say_so():
     board, backlog, lag = ServiceBoard(), 0.0, 30
-    watch = ServiceWatch(board, (lag,))
+    watch = ServiceWatch(board.newest, (lag,))
     latencies = [1.0 + number % 7 for number in range(2 * lag)]
     for number, latency in enumerate(latencies):
         backlog += 1000.0 * latencies[number - lag] if number >= lag else 0.0
@@ -222,8 +217,48 @@ def test_a_backlog_may_follow_a_service_much_later_if_the_settings_say_so():
 
 
 def test_attaching_with_report_to_makes_an_agent(journal: Journal, tmp_path: Path):
-    policy = reporting_policy(str(tmp_path), "words", journal, FixedPolicy(a_scale(3)), CONF)
+    transport = connect_to_fleet(str(tmp_path), "words")
+    policy = FleetPolicy("words", transport, journal, FixedPolicy(a_scale(3)), CONF)
     assert policy.name == "fleet" and isinstance(policy.propose(a_window()), Hold)
     assert len(list((tmp_path / "windows").glob("*-words-*.jsonl"))) == 1
     with pytest.raises(BadInput, match="kafka://HOST"):
-        reporting_policy("http://broker/windows", "words", journal, FixedPolicy(), CONF)
+        connect_to_fleet("http://broker/windows", "words")
+
+
+FULL = ExecutorUse(5.85 * GIB, 6 * GIB, 6.4 * GIB, 0.5, 0.1, 1.0, 0.0)
+
+
+def a_sized_window(end: float):
+    window = a_window(end)
+    states = tuple(replace(executor, use=FULL) for executor in window.executors)
+    return replace(window, executors=states, sizing=SizingFacts(CONF, GIB))
+
+
+def test_a_full_heap_is_told_decided_on_and_proposed_with_the_value_before(journal: Journal):
+    post = Post()
+    agent = FleetPolicy("words", post, journal, FixedPolicy(Hold("right")), CONF)
+    for number in range(1, 6):
+        agent.propose(a_sized_window(10.0 * number))
+    lines = [orjson.dumps(record) for record in post.sent]
+    read = read_lines(lines, ["agent"] * len(lines))
+    assert read.dead.num_rows == 0
+    result = play_round(empty_state(), read.windows, SageSettings())
+    (row,) = tabulate_decisions(result, SageSettings()).to_pylist()
+    assert (row["application"], row["rule"]) == ("words", "P1")
+    post.waiting = [FleetDecision.from_row(row, 60.0)]
+    answer = agent.propose(a_sized_window(60.0))
+    assert isinstance(answer, Resize)
+    assert (answer.settings, answer.before) == (
+        {"spark.executor.memory": "9216m"},
+        {"spark.executor.memory": "6g"},
+    )
+
+
+def test_what_executors_report_in_the_first_minute_is_not_told(journal: Journal):
+    post = Post()
+    agent = FleetPolicy("words", post, journal, FixedPolicy(Hold("right")), CONF, warm_up_seconds=60.0)
+    for number in range(1, 9):
+        agent.propose(a_sized_window(10.0 * number))
+    told = ["heap_used_bytes" in record for record in post.sent]
+    assert told == [False] * 6 + [True] * 2
+    assert all("needed_parallelism" in record for record in post.sent)

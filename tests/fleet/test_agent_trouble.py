@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
-import pytest
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.policy import Hold, Resize, Scale
-from penstock.decide.resizer import Limits
+from penstock.decide.sage.resizer import Limits
+from penstock.decide.sage.settings import SageSettings
 from penstock.errors import JournalUnavailable
-from penstock.fleet.agent import MOST_UNSENT, FleetDecision
+from penstock.fleet.agent import MOST_UNSENT
+from penstock.fleet.decision import FleetDecision
 from penstock.fleet.records import read_lines
-from penstock.fleet.results import decisions_of
-from penstock.fleet.round import FleetSettings, RoundResult, play
+from penstock.fleet.round import RoundResult, play_round, tabulate_decisions
 from penstock.fleet.state import FleetState, empty_state, from_bytes, to_bytes
-from penstock.journal.store import Journal, open_journal
+from penstock.journal.store import Journal
 from tests.fakes import a_query, a_window
 from tests.fleet.test_agent import GIB, Post, an_agent
 
-SETTINGS = FleetSettings()
+SETTINGS = SageSettings()
 WIDE = Limits(16, 64 * GIB, 1000, 1000 * GIB)
 LARGER = FleetDecision(5000, 600.0, "P1", settings={"spark.executor.memory": "9g"})
 MORE = FleetDecision(5000, 600.0, "P4", parallelism=9)
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return open_journal(tmp_path / "journal.db")
 
 
 def test_windows_get_through_while_no_decision_can_be_had(journal: Journal):
@@ -100,11 +94,11 @@ def test_new_settings_that_the_journal_kept_waiting_for_too_long_are_out_of_date
 def judged(state: FleetState, *records: Mapping[str, Any]) -> RoundResult:
     read = read_lines([orjson.dumps(record) for record in records], ["agent"] * len(records))
     assert read.dead.num_rows == 0
-    return play(from_bytes(to_bytes(state)), read.windows, SETTINGS)
+    return play_round(from_bytes(to_bytes(state)), read.windows, SETTINGS)
 
 
 def decided(result: RoundResult) -> pa.Table:
-    return decisions_of(result, SETTINGS)
+    return tabulate_decisions(result, SETTINGS)
 
 
 def test_an_agent_that_was_offline_for_an_hour(journal: Journal):
@@ -126,7 +120,7 @@ def test_an_agent_that_was_offline_for_an_hour(journal: Journal):
     for number in range(5, 365):
         assert isinstance(agent.propose(window(number, 1000.0)), NotReady)
     post.away = post.silent = False
-    post.waiting = [FleetDecision.from_row(row) for row in decisions]
+    post.waiting = [FleetDecision.from_row(row, 3650.0) for row in decisions]
     sent = len(post.sent)
     assert isinstance(agent.propose(window(365, 1000.0)), Hold), "it came after its time"
     caught_up = post.sent[sent:]

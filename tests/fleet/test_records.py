@@ -1,16 +1,12 @@
-"""Windows are read from JSON lines and Parquet; what is wrong is set aside with the reason."""
+"""Windows are read from JSON lines; what is wrong is set aside with the reason."""
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from penstock.fleet.records import operator_columns, read_lines, read_parquet
+from penstock.fleet.records import read_lines
 from tests.fleet.agents import a_record, a_table
 
 
@@ -18,23 +14,10 @@ def lines(*records: object) -> list[bytes]:
     return [record if isinstance(record, bytes) else orjson.dumps(record) for record in records]
 
 
-def test_json_lines_and_parquet_say_the_same():
+def test_json_lines_become_columns():
     table = a_table(a_record("a"), a_record("b", end=20.0))
-    stored = io.BytesIO()
-    pq.write_table(table, stored)
-    assert read_parquet(stored.getvalue(), "file").windows.equals(table)
     assert table["application"].to_pylist() == ["a", "b"]
-    assert table["driver_heap_used_bytes"].null_count == 2, "what was not measured is null"
-
-
-def test_operators_become_flat_columns():
-    columns = operator_columns(a_table(a_record("a"), a_record("b", operators=None), a_record("c")))
-    assert columns.first.tolist() == [0, 2, 2, 4]
-    assert columns.upstream_first.tolist() == [0, 0, 1, 1, 2]
-    assert columns.upstream.tolist() == [0, 0]
-    assert columns.instances.tolist() == [1, 4, 1, 4]
-    assert np.isnan(columns.offered[1]) and columns.offered[0] == 1000.0
-    assert columns.scalable.all()
+    assert np.isnan(table["driver_heap_used_bytes"].to_numpy()).all(), "what was not measured is NaN"
 
 
 @pytest.mark.parametrize(
@@ -56,9 +39,6 @@ def test_operators_become_flat_columns():
         ({"needed_parallelism": 1e30}, "larger than it can be"),
         ({"gc_seconds": -1.0}, "negative or infinite"),
         ({"backlog_records": 1e300}, "negative or infinite"),
-        ({"operators": [{"instances": 1, "upstream": [0]}]}, "topological"),
-        ({"operators": [{"upstream": []}, {"upstream": []}, {"upstream": [1, 0]}]}, "topological"),
-        ({"operators": [{"upstream": []}, {"upstream": [-1]}]}, "topological"),
     ],
 )
 def test_a_window_that_makes_no_sense_is_set_aside(changes: dict[str, object], reason: str):
@@ -88,19 +68,12 @@ def test_lines_of_nothing_but_nulls_end_no_process():
     assert read.dead["origin"].to_pylist() == ["file-1", "file-2"]
 
 
-@pytest.mark.parametrize("name", ["application", "operator"])
-def test_a_text_that_is_no_text_is_set_aside(name: str):
+def test_a_text_that_is_no_text_is_set_aside():
     """Bytes that are no UTF-8 would stop the job where a bucket is found by the application's name."""
-    record = a_record("NAME") if name == "application" else a_record("b", operators=[{"name": "NAME"}])
-    spoilt = orjson.dumps(record).replace(b"NAME", b"caf\xe9")
+    spoilt = orjson.dumps(a_record("NAME")).replace(b"NAME", b"caf\xe9")
     read = read_lines([*lines(a_record("a")), spoilt], ["file-1"] * 2)
     assert read.windows["application"].to_pylist() == ["a"]
-    assert "UTF8" in read.dead["reason"][0].as_py() and read.dead.num_rows == 1
-    stored = io.BytesIO()
-    table = a_table(a_record("b"))
-    names = pa.array([b"caf\xe9"]).view(pa.string())
-    pq.write_table(table.set_column(0, table.schema.field(0), names), stored)
-    assert read_parquet(stored.getvalue(), "file-2").dead.num_rows == 1
+    assert "UTF-8" in read.dead["reason"][0].as_py() and read.dead.num_rows == 1
 
 
 def test_bad_lines_among_many_leave_the_others_in_their_order():
@@ -116,17 +89,8 @@ def test_a_window_from_the_future_is_set_aside():
     read = read_lines(lines(a_record("a", end=90.0), a_record("b", end=110.0)), ["file-1"] * 2, latest=100.0)
     assert read.windows["application"].to_pylist() == ["a"]
     assert read.dead["reason"].to_pylist() == ["the window ends in the future"]
-    stored = io.BytesIO()
-    pq.write_table(a_table(a_record("a", end=110.0)), stored)
-    assert read_parquet(stored.getvalue(), "file-2", latest=100.0).dead.num_rows == 1
-
-
-def test_files_that_are_no_parquet_are_one_bad_record():
-    read = read_parquet(b"not parquet", "file-2")
-    assert read.windows.num_rows == 0 and "not a Parquet file" in read.dead["reason"][0].as_py()
 
 
 def test_nothing_is_nothing():
     read = read_lines([], [])
     assert (read.windows.num_rows, read.dead.num_rows) == (0, 0)
-    assert operator_columns(read.windows).first.tolist() == [0]

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.decide.sage import decide
-from penstock.fleet.results import decisions_of, status_of, told
-from penstock.fleet.round import FleetSettings, RoundResult, play
-from penstock.fleet.sage_columns import round_of
+from penstock.decide.sage.rounds import round_of
+from penstock.decide.sage.settings import SageSettings
+from penstock.fleet.round import RoundResult, describe_round, play_round, tabulate_decisions
 from penstock.fleet.state import SAMPLES, FleetState, empty_state, from_bytes, to_bytes
+from penstock.fleet.status import tabulate_status
 from tests.fleet.agents import GIB, a_record, a_table
 
-SETTINGS = FleetSettings()
+SETTINGS = SageSettings()
 HUNGRY = {"heap_used_bytes": 5.8 * GIB}
 
 
@@ -26,13 +26,13 @@ def rounds(state: FleetState, times: range, *names: str, **changes: Any) -> list
     played = []
     for number in times:
         table = a_table(*(a_record(name, end=10.0 * number, **changes) for name in names))
-        played.append(play(state, table, SETTINGS))
+        played.append(play_round(state, table, SETTINGS))
         state = from_bytes(to_bytes(played[-1].state))
     return played
 
 
 def decided(result: RoundResult) -> list[tuple[str, str]]:
-    return [(row["application"], row["rule"]) for row in decisions_of(result, SETTINGS).to_pylist()]
+    return [(row["application"], row["rule"]) for row in tabulate_decisions(result, SETTINGS).to_pylist()]
 
 
 def test_a_decision_comes_when_the_window_is_full_and_once():
@@ -40,7 +40,7 @@ def test_a_decision_comes_when_the_window_is_full_and_once():
     assert [decided(result) for result in played[:3]] == [[], [], []]
     assert decided(played[3]) == [("a", "P1"), ("b", "P1")]
     assert all(decided(result) == [] for result in played[4:]), "the action is in flight"
-    row = decisions_of(played[3], SETTINGS).to_pylist()[0]
+    row = tabulate_decisions(played[3], SETTINGS).to_pylist()[0]
     assert (row["decision_id"], row["expires_at"]) == (40_000, 640.0)
     assert row["settings"] == '{"spark.executor.memory":"9216m"}'
     assert "heap use never fell below 97%" in row["reason"]
@@ -50,16 +50,18 @@ def test_a_decision_comes_when_the_window_is_full_and_once():
 def test_windows_that_come_twice_or_late_change_nothing():
     state = rounds(empty_state(), range(1, 4), "a")[-1].state
     before = to_bytes(state)
-    again = play(state, a_table(a_record("a", end=30.0), a_record("a", end=10.0)), SETTINGS)
+    again = play_round(state, a_table(a_record("a", end=30.0), a_record("a", end=10.0)), SETTINGS)
     assert again.ignored == 2 and len(again.rows) == 0
     assert to_bytes(again.state) == before
 
 
 def test_the_order_within_a_batch_does_not_matter():
     records = [a_record(name, end=10.0 * number, **HUNGRY) for number in range(1, 6) for name in ("a", "b")]
-    forwards, backwards = (play(empty_state(), a_table(*some), SETTINGS) for some in (records, records[::-1]))
-    assert repr(decisions_of(forwards, SETTINGS).to_pylist()) == repr(
-        decisions_of(backwards, SETTINGS).to_pylist()
+    forwards, backwards = (
+        play_round(empty_state(), a_table(*some), SETTINGS) for some in (records, records[::-1])
+    )
+    assert repr(tabulate_decisions(forwards, SETTINGS).to_pylist()) == repr(
+        tabulate_decisions(backwards, SETTINGS).to_pylist()
     )
     assert decided(forwards) == [("a", "P1"), ("b", "P1")]
 
@@ -109,10 +111,19 @@ def test_an_agent_may_tell_what_is_surely_beside_the_heap_apart(told, rule):
 
 def test_a_history_of_an_earlier_version_had_fewer_metrics():
     state = rounds(empty_state(), range(1, 5), "a")[-1].state
-    earlier = replace(state, history=state.history[:, :, :-1].copy())
+    earlier = replace(state, history=state.history[:, :-1].copy())
     history = from_bytes(to_bytes(earlier)).history
-    np.testing.assert_array_equal(history[:, :, :-1], state.history[:, :, :-1])
-    assert np.isnan(history[:, :, -1]).all()
+    np.testing.assert_array_equal(history[:, :-1], state.history[:, :-1])
+    assert np.isnan(history[:, -1]).all()
+
+
+def test_a_history_of_an_earlier_version_had_its_samples_first():
+    state = rounds(empty_state(), range(1, 4), "a", "b")[-1].state
+    turned = replace(state, history=state.history.transpose(0, 2, 1)[:, :, :-1].copy())
+    stored = to_bytes(turned).replace(b"penstock-fleet-2", b"penstock-fleet-1")
+    history = from_bytes(stored).history
+    np.testing.assert_array_equal(history[:, :-1], state.history[:, :-1])
+    assert np.isnan(history[:, -1]).all()
 
 
 def test_what_an_earlier_version_did_not_keep_is_blank():
@@ -132,7 +143,7 @@ def ordered(number: int, **orders: int) -> pa.Table:
 def test_a_force_that_finds_nothing_to_decide_waits_and_stops_no_other_rule():
     state, found = empty_state(), []
     for number in range(1, 6):
-        result = play(state, ordered(number, forced=4, force_id=99), SETTINGS)
+        result = play_round(state, ordered(number, forced=4, force_id=99), SETTINGS)
         state, found = result.state, found + decided(result)
     assert found == [("a", "P1")], "no more parallelism is needed, more heap is"
     assert state.forced.tolist() == [0], "it is not obeyed yet"
@@ -141,7 +152,7 @@ def test_a_force_that_finds_nothing_to_decide_waits_and_stops_no_other_rule():
 def test_orders_are_obeyed_and_a_force_once():
     state, found = empty_state(), []
     for number in range(1, 9):
-        result = play(state, ordered(number, vetoed=1 << 1, forced=3, force_id=99), SETTINGS)
+        result = play_round(state, ordered(number, vetoed=1 << 1, forced=3, force_id=99), SETTINGS)
         state = result.state
         found.append(decided(result))
     assert found[0] == [("a", "P3")], "a force needs no symptom"
@@ -149,46 +160,23 @@ def test_orders_are_obeyed_and_a_force_once():
     assert state.forced.tolist() == [99]
 
 
-def test_operators_give_the_need_that_the_agent_did_not_compute():
-    state, slow = empty_state(), {"needed_parallelism": None}
-    for number in range(1, 6):
-        record = a_record("a", end=10.0 * number, backlog_records=1000.0 * number, **slow)
-        record["operators"][0]["offered"] = 9000.0
-        result = play(state, a_table(record), SETTINGS)
-        state = result.state
-        if decided(result):
-            break
-    row = decisions_of(result, SETTINGS).to_pylist()[0]
-    assert (row["rule"], row["parallelism"], row["operators"]) == ("P4", 9, [1, 9])
-
-
-def test_shared_slots_add_up_to_executors():
-    record = a_record("a", needed_parallelism=None, slots_per_executor=4)
-    record["operators"][0]["offered"] = 16_000.0
-    state = play(empty_state(), a_table(record), SETTINGS).state
-    assert status_of(state, SETTINGS)["needed_parallelism"].to_pylist() == [4.0], "16 slots of 4"
-
-
-@pytest.mark.parametrize(
-    ("slots", "changes"), [(4, {"true_processing": 1e-30}), (None, {"instances": 2**62, "scalable": False})]
-)
-def test_rates_that_no_application_has_stop_no_round(slots: int | None, changes: dict[str, Any]):
-    """What they ask for must still be a number that a decision can hold."""
+@pytest.mark.parametrize("needed", [9, 2**53])
+def test_the_need_is_what_the_agent_says(needed: int):
+    """Also one that no application has: it must still be a number that a decision can hold."""
     state = empty_state()
     for number in range(1, 6):
-        record = a_record("a", end=10.0 * number, needed_parallelism=None, slots_per_executor=slots)
-        record["backlog_records"] = 1000.0 * number
-        record["operators"] += [{**record["operators"][1], **changes}] * 2
-        result = play(state, a_table(record), SETTINGS)
+        record = a_record("a", 10.0 * number, backlog_records=1000.0 * number, needed_parallelism=needed)
+        result = play_round(state, a_table(record), SETTINGS)
         state = result.state
         if decided(result):
             break
-    assert decisions_of(result, SETTINGS)["parallelism"].to_pylist() == [2**53]
+    row = tabulate_decisions(result, SETTINGS).to_pylist()[0]
+    assert (row["rule"], row["parallelism"]) == ("P4", needed)
 
 
 def test_status_tells_waste():
     state = rounds(empty_state(), range(1, 3), "a", held_parallelism=8)[-1].state
-    (row,) = status_of(state, SETTINGS).to_pylist()
+    (row,) = tabulate_status(state, SETTINGS).to_pylist()
     assert (row["allocated_cores"], row["needed_cores"]) == (32.0, 16.0)
     assert row["allocated_bytes"] == 8 * 7.0 * GIB
     assert row["needed_bytes"] == pytest.approx(4 * (5.9 + 0.75 / 0.8) * GIB)
@@ -202,18 +190,18 @@ def test_cores_that_tasks_do_not_use_are_waste_too(used: float | None, needed: f
     three = {"held_cores": 12, "held_task_cpus": 3}
     state = rounds(empty_state(), range(1, 3), "a", cpu_used_cores=used, **three)[-1].state
     state = rounds(state, range(3, 5), "a", cpu_used_cores=None, **three)[-1].state
-    assert status_of(state, SETTINGS)["needed_cores"].to_pylist() == [4 * needed]
+    assert tabulate_status(state, SETTINGS)["needed_cores"].to_pylist() == [4 * needed]
 
 
 def test_what_was_used_before_the_last_change_is_no_need():
     state = rounds(empty_state(), range(1, 3), "a", cpu_used_cores=3.9)[-1].state
     larger = {"held_cores": 12, "held_task_cpus": 3, "cpu_used_cores": 2.4}
     state = rounds(state, range(4, 5), "a", **larger)[-1].state
-    assert status_of(state, SETTINGS)["needed_cores"].to_pylist() == [16.0]
+    assert tabulate_status(state, SETTINGS)["needed_cores"].to_pylist() == [16.0]
 
 
 def test_a_round_says_what_it_did():
-    words = told(rounds(empty_state(), range(1, 5), "a", "b", **HUNGRY)[-1])
+    words = describe_round(rounds(empty_state(), range(1, 5), "a", "b", **HUNGRY)[-1])
     assert words["judged"] == 2 and words["decided"] == {"P1": 2}
 
 
@@ -222,7 +210,8 @@ def test_a_round_says_what_it_did():
 def test_a_long_run_agrees_with_the_pure_rules_at_every_round(seed: int):
     """The state of each round, through bytes and back, gives what the pure rules give for it."""
     from penstock.fleet import round as fleet_round
-    from penstock.fleet.sage_columns import input_of
+    from tests.decide.sage.made_up import input_of
+    from tests.decide.sage.reference import decide
 
     random, state = np.random.default_rng(seed), empty_state()
     for number in range(1, SAMPLES + 6):
@@ -239,12 +228,14 @@ def test_a_long_run_agrees_with_the_pure_rules_at_every_round(seed: int):
             )
             for name in here
         ]
-        result = play(from_bytes(to_bytes(state)), a_table(*records), SETTINGS)
-        taken, rows = fleet_round.with_applications(from_bytes(to_bytes(state)), result.state.names)
-        fleet_round.push(taken, rows[result.rows], result.now, result.state.history[result.rows, -1])
+        result = play_round(from_bytes(to_bytes(state)), a_table(*records), SETTINGS)
+        taken, rows = fleet_round.add_applications(from_bytes(to_bytes(state)), result.state.names)
+        fleet_round.push_samples(
+            taken, rows[result.rows], result.now, result.state.history[result.rows, :, -1]
+        )
         fleet_round._note(taken, result.rows, result.window, result.windows)
-        asked = fleet_round._applications(taken, result.rows, result.window, result.windows)
+        asked = fleet_round.select_applications(taken, result.rows, result.window, result.windows)
         for place in range(len(result.rows)):
-            expected = decide(input_of(asked, place), SETTINGS.sage)
+            expected = decide(input_of(asked, place), SETTINGS)
             assert repr(round_of(result.decisions, place)) == repr(expected)
         state = result.state

@@ -12,23 +12,22 @@ import pytest
 from rich.console import Console
 
 from penstock.cli import perform
-from penstock.decide.sage_metrics import Overrides, Parameter, Rule
+from penstock.decide.sage.metrics import Parameter, Rule
+from penstock.decide.sage.settings import SageSettings
 from penstock.errors import BadInput
 from penstock.fleet.action_log import ActionLog
-from penstock.fleet.overrides import read_overrides
-from penstock.fleet.packing import BUCKETS, DEAD_BUCKET, bucket_of, decode, pack
-from penstock.fleet.places import FleetDirectory, Topic, place_of
-from penstock.fleet.records import read_lines
-from penstock.fleet.results import decisions_of, status_of
-from penstock.fleet.round import ORDERS, FleetSettings, play
+from penstock.fleet.overrides import Order
+from penstock.fleet.places import FleetDirectory, FleetTopic, parse_place
+from penstock.fleet.records import BUCKETS, DEAD_BUCKET, decode, find_bucket, pack, read_lines
+from penstock.fleet.reporting import DirectoryTransport
+from penstock.fleet.round import ORDERS, play_round, tabulate_decisions
 from penstock.fleet.state import empty_state
-from penstock.fleet.status import fleet_status, status_table
-from penstock.fleet.status_page import write_page
-from penstock.fleet.transport import DirectoryTransport
-from penstock.journal.store import open_journal
+from penstock.fleet.status import summarise_fleet, tabulate_status
+from penstock.journal.store import Journal, open_journal
+from penstock.view.fleet import render_fleet, render_fleet_page
 from tests.fleet.agents import GIB, a_record, a_table
 
-SETTINGS = FleetSettings()
+SETTINGS = SageSettings()
 START = time.time() - 100.0
 """Commands ask the clock, and what is an hour old is told as silent."""
 
@@ -43,10 +42,10 @@ def directory(tmp_path: Path) -> FleetDirectory:
             a_record("short", end=START + 10.0 * number, needed_parallelism=7, backlog_records=1e5 * number),
             a_record("idle", end=START + 10.0 * number, held_parallelism=10),
         )
-        result = play(state, table, SETTINGS)
+        result = play_round(state, table, SETTINGS)
         state = result.state
-        place.write_decisions(number, decisions_of(result, SETTINGS))
-    place.write_status(0, status_of(state, SETTINGS))
+        place.write_decisions(number, tabulate_decisions(result, SETTINGS))
+    place.write_status(0, tabulate_status(state, SETTINGS))
     place.write_dead(1, read_lines([b"nonsense"], ["file"]).dead)
     return place
 
@@ -54,12 +53,12 @@ def directory(tmp_path: Path) -> FleetDirectory:
 def shown(status: dict[str, Any]) -> list[str]:
     console = Console(width=80)
     with console.capture() as captured:
-        console.print(status_table(status))
+        console.print(render_fleet(status))
     return captured.get().splitlines()
 
 
 def test_the_status_names_waste_and_need(directory: FleetDirectory):
-    status = fleet_status(directory, now=START + 100.0)
+    status = summarise_fleet(directory, now=START + 100.0)
     assert (status["applications"], status["undersized_applications"]) == (3, 2)
     short, hungry = status["undersized"]
     known = {"application": "short", "parallelism": 4, "needed_parallelism": 7.0, "missing_gib": 0.0}
@@ -70,7 +69,7 @@ def test_the_status_names_waste_and_need(directory: FleetDirectory):
     assert status["most_wasteful"][0]["application"] == "idle"
     assert status["decided_last_hour"] == {"P1": 1, "P4": 1}
     assert (status["in_flight"], status["dead_letters"]) == (2, 1)
-    later = fleet_status(directory, now=START + 4000.0)
+    later = summarise_fleet(directory, now=START + 4000.0)
     assert later["decisions"] == [], "more than an hour ago"
     assert (later["applications"], later["silent_applications"]) == (0, 3), "what ended holds nothing"
     assert "3 of which nothing was heard" in "".join(shown(later))
@@ -93,31 +92,31 @@ def test_it_is_shown_as_table_json_and_page(
 
 def test_names_in_a_page_are_text(tmp_path: Path):
     place = FleetDirectory(tmp_path)
-    state = play(empty_state(), a_table(a_record("<b>", needed_parallelism=9)), SETTINGS).state
-    place.write_status(0, status_of(state, SETTINGS))
-    status = fleet_status(place, 10.0)
-    text = write_page(status, tmp_path / "page.html").read_text()
+    state = play_round(empty_state(), a_table(a_record("<b>", needed_parallelism=9)), SETTINGS).state
+    place.write_status(0, tabulate_status(state, SETTINGS))
+    status = summarise_fleet(place, 10.0)
+    text = render_fleet_page(status)
     assert "&lt;b&gt;" in text and "<b>" not in text
 
 
 def test_names_in_a_table_are_text_and_nothing_is_cut(tmp_path: Path):
     place, name = FleetDirectory(tmp_path), "[/red]" + "x" * 100
-    state = play(empty_state(), a_table(a_record(name, needed_parallelism=9)), SETTINGS).state
-    place.write_status(0, status_of(state, SETTINGS))
-    assert name in "".join("".join(shown(fleet_status(place, 10.0))).split())
+    state = play_round(empty_state(), a_table(a_record(name, needed_parallelism=9)), SETTINGS).state
+    place.write_status(0, tabulate_status(state, SETTINGS))
+    assert name in "".join("".join(shown(summarise_fleet(place, 10.0))).split())
 
 
 def test_use_that_rises_to_the_brim_between_two_collections_is_no_shortage():
     state = empty_state()
     for number, used in enumerate((5.9, 5.9, 2.0, 5.9, 5.9), start=1):
         record = a_record("a", end=10.0 * number, heap_used_bytes=used * GIB)
-        state = play(state, a_table(record), SETTINGS).state
-    assert status_of(state, SETTINGS)["missing_bytes"].to_pylist() == [0.0]
+        state = play_round(state, a_table(record), SETTINGS).state
+    assert tabulate_status(state, SETTINGS)["missing_bytes"].to_pylist() == [0.0]
 
 
 def test_memory_beside_the_heap_can_be_missing_too(tmp_path: Path):
-    state = play(empty_state(), a_table(a_record("a", memory_used_bytes=6.9 * GIB)), SETTINGS).state
-    (missing,) = status_of(state, SETTINGS)["missing_bytes"].to_pylist()
+    state = play_round(empty_state(), a_table(a_record("a", memory_used_bytes=6.9 * GIB)), SETTINGS).state
+    (missing,) = tabulate_status(state, SETTINGS)["missing_bytes"].to_pylist()
     assert missing == pytest.approx(4 * (1.0 / 0.8 - 1.0) * GIB, rel=1e-4)
 
 
@@ -126,9 +125,9 @@ def test_who_never_has_a_core_to_spare_is_undersized_too(tmp_path: Path):
     for number, least in ((1, 4.0), (2, 3.9), (3, 4.0), (4, 3.9)):
         busy = a_record("busy", end=10.0 * number, cpu_used_cores=least)
         calm = a_record("calm", end=10.0 * number, cpu_used_cores=4.0 if number < 4 else 1.0)
-        state = play(state, a_table(busy, calm), SETTINGS).state
-    place.write_status(0, status_of(state, SETTINGS))
-    status = fleet_status(place, 100.0)
+        state = play_round(state, a_table(busy, calm), SETTINGS).state
+    place.write_status(0, tabulate_status(state, SETTINGS))
+    status = summarise_fleet(place, 100.0)
     assert [(row["application"], row["starved"]) for row in status["undersized"]] == [("busy", True)]
     assert any(line.split()[-2:] == ["all", "used"] for line in shown(status))
 
@@ -137,54 +136,54 @@ def test_who_has_cores_to_spare_and_no_memory_is_named(tmp_path: Path):
     place = FleetDirectory(tmp_path)
     full = {"heap_committed_bytes": 6 * GIB, "memory_used_bytes": 6.8 * GIB}
     table = a_table(a_record("idle", held_cores=12, held_task_cpus=3, **full), a_record("right", **full))
-    place.write_status(0, status_of(play(empty_state(), table, SETTINGS).state, SETTINGS))
-    status = fleet_status(place, 100.0)
+    place.write_status(0, tabulate_status(play_round(empty_state(), table, SETTINGS).state, SETTINGS))
+    status = summarise_fleet(place, 100.0)
     assert status["most_wasteful"] == [{"application": "idle", "spare_cores": 32.0, "spare_gib": 0.0}]
     assert (status["wasted_cores"], status["wasted_gib"]) == (32.0, 0.0)
 
 
 def test_a_status_of_an_earlier_version_is_read(tmp_path: Path):
     place = FleetDirectory(tmp_path)
-    state = play(empty_state(), a_table(a_record("a", needed_parallelism=9)), SETTINGS).state
-    old = status_of(state, SETTINGS).drop_columns(["missing_bytes", "starved"])
+    state = play_round(empty_state(), a_table(a_record("a", needed_parallelism=9)), SETTINGS).state
+    old = tabulate_status(state, SETTINGS).drop_columns(["missing_bytes", "starved"])
     place.write_status(0, old)
-    assert fleet_status(place, 10.0)["undersized_applications"] == 1
-    place.write_status(1, status_of(state, SETTINGS))
-    assert fleet_status(place, 10.0)["undersized_applications"] == 2
+    assert summarise_fleet(place, 10.0)["undersized_applications"] == 1
+    place.write_status(1, tabulate_status(state, SETTINGS))
+    assert summarise_fleet(place, 10.0)["undersized_applications"] == 2
 
 
 def test_a_need_that_is_not_known_is_no_number_on_the_page(tmp_path: Path):
     place, state = FleetDirectory(tmp_path), empty_state()
-    unknown = {"needed_parallelism": None, "operators": [], "heap_used_bytes": 5.8 * GIB}
+    unknown = {"needed_parallelism": None, "heap_used_bytes": 5.8 * GIB}
     for number in range(1, 5):
-        state = play(state, a_table(a_record("a", end=10.0 * number, **unknown)), SETTINGS).state
-    place.write_status(0, status_of(state, SETTINGS))
-    status = fleet_status(place, 100.0)
+        state = play_round(state, a_table(a_record("a", end=10.0 * number, **unknown)), SETTINGS).state
+    place.write_status(0, tabulate_status(state, SETTINGS))
+    status = summarise_fleet(place, 100.0)
     assert [row["application"] for row in status["undersized"]] == ["a"]
-    text = write_page(status, tmp_path / "fleet.html").read_text()
+    text = render_fleet_page(status)
     assert ">nan<" not in text and ">–<" in text
 
 
 def test_old_decisions_and_what_is_none_are_not_opened(directory: FleetDirectory):
     kept = directory.root / "decisions"
-    (kept / "batch-notes.parquet").write_text("mine")
-    old = kept / "batch-000000000.parquet"
+    (kept / "batch-notes.jsonl").write_text("mine")
+    old = kept / "batch-000000000.jsonl"
     old.write_text("spoilt")
     with pytest.raises(BadInput, match="batch-000000000"):
-        fleet_status(directory, START + 100.0)
+        summarise_fleet(directory, START + 100.0)
     os.utime(old, (START - 8000.0, START - 8000.0))
-    assert fleet_status(directory, START + 100.0)["decided_last_hour"] == {"P1": 1, "P4": 1}
+    assert summarise_fleet(directory, START + 100.0)["decided_last_hour"] == {"P1": 1, "P4": 1}
 
 
 def test_decisions_are_counted_without_reading_them_and_beside_a_spoilt_file(directory: FleetDirectory):
     """All that `fleet run` tells at its end, which must not fail when the work is done."""
     assert directory.decision_count() == len(directory.decisions()) == 2
-    (directory.root / "decisions" / "batch-000000099.parquet").write_bytes(b"")
+    (directory.root / "decisions" / "batch-000000099.jsonl").write_bytes(b"")
     assert directory.decision_count() == 2
 
 
 def test_an_empty_directory_is_an_empty_fleet(tmp_path: Path):
-    assert fleet_status(FleetDirectory(tmp_path), 0.0)["applications"] == 0
+    assert summarise_fleet(FleetDirectory(tmp_path), 0.0)["applications"] == 0
     assert perform(["fleet", "status", str(tmp_path)]) == 0
 
 
@@ -207,60 +206,29 @@ def test_bad_usage_is_one_line(arguments: list[str], capsys: pytest.CaptureFixtu
 
 
 def test_places():
-    assert place_of("kafka://a:9092,b:9092/windows") == Topic("a:9092,b:9092", "windows")
-    assert place_of("some/dir") == Path("some/dir")
+    assert parse_place("kafka://a:9092,b:9092/windows") == FleetTopic("a:9092,b:9092", "windows")
+    assert parse_place("some/dir") == Path("some/dir")
     with pytest.raises(BadInput, match="kafka://HOST"):
-        place_of("kafka://nowhere")
-
-
-def test_overrides_are_read(tmp_path: Path):
-    path = tmp_path / "overrides.json"
-    assert read_overrides(path) == {}
-    said = {"by": "ops", "pin": ["heap", "driver-heap"], "veto": ["P3", 8], "force": {"rule": "P6", "id": 1}}
-    path.write_bytes(orjson.dumps({"words": said}))
-    override, force = read_overrides(path)["words"]
-    pinned = frozenset({Parameter.HEAP, Parameter.DRIVER_HEAP})
-    assert override == Overrides(pinned, frozenset({Rule.CPU_UP, Rule.CPU_DOWN}), Rule.HEAP_DOWN, "ops")
-    assert force > 0
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("{", "overrides.json"),
-        ("[]", "an object is expected"),
-        ('{"a": {"pins": []}}', "a: an object with"),
-        ('{"a": {"pin": ["size"]}}', "unknown parameter 'size'"),
-        ('{"a": {"pin": ["heap=2g"]}}', "a pin keeps a value here"),
-        ('{"a": {"veto": ["P9"]}}', "unknown rule 'P9'"),
-        ('{"a": {"force": "P1"}}', "a rule and an id"),
-    ],
-)
-def test_bad_overrides_are_named(tmp_path: Path, text: str, said: str):
-    path = tmp_path / "overrides.json"
-    path.write_text(text)
-    with pytest.raises(BadInput, match=said):
-        read_overrides(path)
+        parse_place("kafka://nowhere")
 
 
 def test_windows_are_packed_by_application_with_orders():
     names = [f"app-{number}" for number in range(100)]
     read = read_lines([orjson.dumps(a_record(name)) for name in names] + [b"bad"], ["f"] * 101)
-    overrides = {"app-7": (Overrides(frozenset({Parameter.HEAP}), frozenset(), Rule.CPU_UP), 5)}
+    overrides = {"app-7": Order(1 << int(Parameter.HEAP), 0, int(Rule.CPU_UP), 5, "ops")}
     packed = dict(pack(read, overrides))
     assert set(packed) <= {DEAD_BUCKET, *range(BUCKETS)}
     assert decode([packed.pop(DEAD_BUCKET)]).num_rows == 1
     tables = {bucket: decode([payload]) for bucket, payload in packed.items()}
     assert sum(table.num_rows for table in tables.values()) == 100
     assert all(
-        bucket_of(name) == b for b, table in tables.items() for name in table["application"].to_pylist()
+        find_bucket(name) == b for b, table in tables.items() for name in table["application"].to_pylist()
     )
-    seven = next(row for row in tables[bucket_of("app-7")].to_pylist() if row["application"] == "app-7")
+    seven = next(row for row in tables[find_bucket("app-7")].to_pylist() if row["application"] == "app-7")
     assert [seven[name] for name in ORDERS] == [2, 0, 3, 5]
 
 
-def test_decisions_get_into_the_journal_once_and_in_order(directory: FleetDirectory, tmp_path: Path):
-    journal = open_journal(tmp_path / "journal.db")
+def test_decisions_get_into_the_journal_once_and_in_order(directory: FleetDirectory, journal: Journal):
     assert ActionLog(directory, journal).catch_up()
     assert ActionLog(directory, journal).catch_up()
     records = {record.application: record for record in journal.decisions()}
@@ -283,7 +251,7 @@ def test_a_job_that_begins_anew_is_heard_of(directory: FleetDirectory, tmp_path:
     (_, path), *others = directory.decision_files()
     for _, other in others:
         other.unlink()
-    path.rename(path.with_name("batch-000000000.parquet"))
+    path.rename(path.with_name("batch-000000000.jsonl"))
     ActionLog(directory, journal).catch_up()
     assert sum(one.count for one in journal.decisions("hungry")) == 2
     assert len(agent.decisions("hungry")) == 1 and agent.decisions("hungry") == []
@@ -292,10 +260,9 @@ def test_a_job_that_begins_anew_is_heard_of(directory: FleetDirectory, tmp_path:
 
 
 def test_a_spoilt_file_keeps_no_other_decision_out_of_the_journal(
-    directory: FleetDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    directory: FleetDirectory, journal: Journal, caplog: pytest.LogCaptureFixture
 ):
-    (directory.root / "decisions" / "batch-000000003.parquet").write_bytes(b"")
-    journal = open_journal(tmp_path / "journal.db")
+    (directory.root / "decisions" / "batch-000000003.jsonl").write_bytes(b"\xff spoilt")
     assert ActionLog(directory, journal).catch_up()
     assert "batch-000000003" in caplog.text
     assert [one.application for one in journal.decisions()] == ["hungry", "short"]

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from penstock.decide.sage.settings import SageSettings
 from penstock.errors import BadInput, JournalUnavailable
 from penstock.fleet.action_log import ActionLog
 from penstock.fleet.places import FleetDirectory
-from penstock.fleet.results import decisions_of
-from penstock.fleet.round import FleetSettings, play
+from penstock.fleet.round import play_round, tabulate_decisions
 from penstock.fleet.state import empty_state
-from penstock.journal.postgres import PostgresDatabase
+from penstock.journal.databases import PostgresDatabase
+from penstock.journal.ports import hide_password
 from penstock.journal.store import Journal, journal_at, open_journal
 from tests.fakes import APPLICATION, a_window
 from tests.fleet.agents import GIB, a_record, a_table
@@ -93,12 +94,28 @@ def test_a_fleet_goes_on_without_the_server_and_nothing_is_lost(server: Postgres
     server.stop()
     for number in range(1, 6):
         windows = a_table(a_record("words", 10.0 * number, heap_used_bytes=5.8 * GIB))
-        result = play(state, windows, FleetSettings())
+        result = play_round(state, windows, SageSettings())
         state = result.state
-        directory.write_decisions(number, decisions_of(result, FleetSettings()))
+        directory.write_decisions(number, tabulate_decisions(result, SageSettings()))
         assert not log.catch_up()
     server.start()
     assert log.catch_up() and log.catch_up()
     (record,) = log.journal.decisions("words")
     assert (record.first_at, record.count, record.answer["kind"]) == (40.0, 1, "resize")
     log.journal.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://user:secret@host:5432/db", "postgresql://user:***@host:5432/db"),
+        ("postgresql://user:sec@ret/s@host/db", "postgresql://user:***@host/db"),
+        ("postgresql://host/db?user=u&password=secret&x=1", "postgresql://host/db?user=u&password=***&x=1"),
+        ("postgresql://host/db?sslpassword=secret", "postgresql://host/db?sslpassword=***"),
+        ("postgresql://user@host:5432/db", "postgresql://user@host:5432/db"),
+        ("postgresql://host:5432/db", "postgresql://host:5432/db"),
+        ("/srv/a:b@c/journal.db", "/srv/a:b@c/journal.db"),
+    ],
+)
+def test_a_password_is_hidden_and_nothing_else(address: str, shown: str) -> None:
+    assert hide_password(address) == shown

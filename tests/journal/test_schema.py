@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from penstock.errors import JournalUnavailable
-from penstock.journal.schema import STEPS, migrate, present_version, version_of
+from penstock.journal.schema import STEPS, migrate, present_version, read_version
 from penstock.journal.store import open_journal
 from tests.fakes import a_window
 
@@ -30,7 +30,7 @@ def within(path: Path, work: Callable[[Connection], object]) -> object:
 
 def test_a_new_journal_has_the_present_version(path: Path):
     open_journal(path)
-    assert within(path, lambda connection: version_of(connection, "journal")) == present_version()
+    assert within(path, lambda connection: read_version(connection, "journal")) == present_version()
 
 
 def test_an_empty_file_becomes_a_journal(path: Path):
@@ -45,7 +45,7 @@ def test_a_journal_of_a_newer_penstock_is_refused_and_left_alone(path: Path):
     with pytest.raises(JournalUnavailable, match="has schema version 99, and this Penstock knows") as refused:
         open_journal(path)
     assert str(path) in str(refused.value)
-    assert within(path, lambda connection: version_of(connection, "journal")) == 99
+    assert within(path, lambda connection: read_version(connection, "journal")) == 99
 
 
 def test_an_older_journal_is_brought_up_step_by_step_and_keeps_its_rows(path: Path):
@@ -66,7 +66,7 @@ def test_an_older_journal_is_brought_up_step_by_step_and_keeps_its_rows(path: Pa
     assert taken == ["owner", "place"]
     rows = sqlite3.connect(path).execute("SELECT at, owner, place FROM observations").fetchall()
     assert rows == [(1.0, "me", None)]
-    assert within(path, lambda connection: version_of(connection, "journal")) == present_version() + 2
+    assert within(path, lambda connection: read_version(connection, "journal")) == present_version() + 2
 
 
 def test_a_step_that_fails_changes_nothing(path: Path):
@@ -77,7 +77,7 @@ def test_a_step_that_fails_changes_nothing(path: Path):
 
     with pytest.raises(JournalUnavailable):
         within(path, lambda connection: migrate(connection, "journal", [*STEPS, fail]))
-    assert within(path, lambda connection: version_of(connection, "journal")) == present_version()
+    assert within(path, lambda connection: read_version(connection, "journal")) == present_version()
 
 
 def test_a_database_of_something_else_is_refused_and_left_alone(path: Path):

@@ -18,18 +18,11 @@ from penstock.decide.outcome import Status
 from penstock.decide.policy import Hold
 from penstock.decide.verdict import Accepted, NothingToDo
 from penstock.errors import BadInput, JournalUnavailable, PenstockError
-from penstock.journal.sqlite import SqliteFile
+from penstock.journal.databases import SqliteFile
 from penstock.journal.store import Journal, journal_at, open_journal
-from penstock.loop import Loop, LoopSettings
-from tests.fakes import (
-    APPLICATION,
-    AgreeingManager,
-    FakeActuator,
-    FakeSource,
-    FixedPolicy,
-    a_scale,
-    a_window,
-)
+from penstock.runtime.loop import Loop
+from penstock.runtime.ports import Ports
+from tests.fakes import APPLICATION, AgreeingManager, FakeActuator, FakeSource, FixedPolicy, a_scale, a_window
 
 PROJECT = Path(__file__).parents[2]
 
@@ -150,7 +143,7 @@ def test_the_loop_does_not_act_on_a_full_disk_and_resumes_when_there_is_room(pat
     limit = "PRAGMA max_page_count={}"
     event.listen(file.engine, "connect", lambda raw, _: raw.execute(limit.format(room["pages"])))
     actuator, policy = FakeActuator(), FixedPolicy(Hold("fine"))
-    loop = Loop(APPLICATION, FakeSource(), policy, AgreeingManager(), Journal(file), actuator, LoopSettings())
+    loop = Loop(APPLICATION, Ports(FakeSource(), policy, AgreeingManager(), Journal(file), actuator))
     now = 0.0
     while loop.tick(now).error is None:
         now += 10.0
@@ -232,7 +225,8 @@ def test_no_foreign_error_leaks(tmp_path: Path):
 CRASH = """
 import os, signal, sys
 from penstock.journal.store import open_journal
-from penstock.loop import Loop, LoopSettings
+from penstock.runtime.loop import Loop
+from penstock.runtime.ports import Ports
 from tests.fakes import APPLICATION, AgreeingManager, FakeActuator, FakeSource, FixedPolicy, a_scale
 
 class DyingActuator(FakeActuator):
@@ -240,9 +234,10 @@ class DyingActuator(FakeActuator):
         print("begun", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
-loop = Loop(APPLICATION, FakeSource(), FixedPolicy(a_scale(4)), AgreeingManager(), open_journal(sys.argv[1]),
-            DyingActuator(), LoopSettings())
-loop.tick(100.0)
+journal = open_journal(sys.argv[1])
+Loop(
+    APPLICATION, Ports(FakeSource(), FixedPolicy(a_scale(4)), AgreeingManager(), journal, DyingActuator())
+).tick(100.0)
 """
 
 
@@ -254,15 +249,9 @@ def test_a_controller_killed_between_intent_and_outcome_does_not_act_twice(path:
     (intent,) = journal.unfinished(APPLICATION)
     assert intent.planned == {EXECUTORS: 4} and intent.status is None
     actuator = FakeActuator(size=4 if took_effect else 2)
-    loop = Loop(
-        APPLICATION,
-        FakeSource(executors=lambda: actuator.size),
-        FixedPolicy(a_scale(4)),
-        AgreeingManager(),
-        journal,
-        actuator,
-        LoopSettings(),
-    )
+    source = FakeSource(executors=lambda: actuator.size)
+    ports = Ports(source, FixedPolicy(a_scale(4)), AgreeingManager(), journal, actuator)
+    loop = Loop(APPLICATION, ports)
     loop.tick(200.0)
     closed = journal.action(intent.action_id)
     assert (closed.status, closed.observed) == (Status.UNKNOWN, {EXECUTORS: actuator.size})

@@ -1,15 +1,24 @@
-"""A made-up cluster that runs one query and obeys a migration, and may lose moves and workers."""
+"""A made-up cluster that runs one query and obeys a migration, and may lose moves and workers.
+
+Its runs are checked against the configuration function of section 5.1, and its three properties:
+
+    property 5, correctness   every bin sees each batch once, in order          find_out_of_order()
+    property 6, migration     a bin's batch runs where the configuration says   find_misplaced()
+    property 7, completion    once the last update's batch is committed, every  find_unfinished()
+                              bin is at its last worker
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.migrate.bins import Bin, BinState, StateView, Worker
-from penstock.migrate.boundary import Boundary, Instruction, Place, Snapshot
-from penstock.migrate.configuration import Execution
-from penstock.migrate.migration import Migration, Progress, step
-from penstock.migrate.plan import Move
+from penstock.dataflow.moves import Bin, Move
+from penstock.errors import BadInput
+from penstock.migrate.bins import BinState, StateView, Worker
+from penstock.migrate.migration import MigrationProgress, advance_migration
+from penstock.migrate.pacing import Boundary, BoundaryInstruction, PlaceBins, UploadSnapshots
 
 QUERY = "q"
 
@@ -44,6 +53,15 @@ def moves(*entries: tuple[int, str, str], batch: int = 11) -> tuple[Move, ...]:
     return tuple(Move(batch + i, a_bin(p), a, b) for i, (p, a, b) in enumerate(entries))
 
 
+@dataclass(frozen=True, slots=True)
+class BinRun:
+    """One batch of one bin, computed and committed at this worker."""
+
+    batch: int
+    bin: Bin
+    worker: str
+
+
 @dataclass
 class Cluster:
     """Runs batch after batch; `loses(batch, bin)` says which placements Spark drops."""
@@ -55,7 +73,7 @@ class Cluster:
     per_bin: float = 0.1
     loses: Callable[[int, Bin], bool] = lambda _batch, _bin: False
     uploads: Callable[[int, Bin], bool] = lambda _batch, _bin: True
-    executions: list[Execution] = field(default_factory=list)
+    executions: list[BinRun] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     moved_in: dict[int, set[Bin]] = field(default_factory=dict)
     snapshots: dict[Bin, int] = field(default_factory=dict)
@@ -67,11 +85,11 @@ class Cluster:
         workers = {worker.worker: worker for worker in view.workers}
         return Cluster(dict(view.placement()), workers, view.batch, **more)  # type: ignore[arg-type]
 
-    def obey(self, instructions: Iterable[Instruction]) -> None:
+    def obey(self, instructions: Iterable[BoundaryInstruction]) -> None:
         for one in instructions:
-            if isinstance(one, Place):
+            if isinstance(one, PlaceBins):
                 self._wanted.update({move.bin: move.target for move in one.moves})
-            elif isinstance(one, Snapshot):
+            elif isinstance(one, UploadSnapshots):
                 self._asked.update(one.bins)
 
     def kill(self, worker: str) -> None:
@@ -93,21 +111,78 @@ class Cluster:
         self.snapshots |= {one: self.batch + 1 for one in self._asked if self.uploads(self.batch, one)}
         self._wanted, self._asked = {}, set()
         self.moved_in[self.batch] = taken
-        self.executions += [Execution(self.batch, one, at) for one, at in sorted(self.locations.items())]
+        self.executions += [BinRun(self.batch, one, at) for one, at in sorted(self.locations.items())]
         self.seconds.append(self.steady + self.per_bin * len(taken))
         workers = tuple(self.workers.values())
         return Boundary(self.batch, self.seconds[-1], dict(self.locations), workers, dict(self.snapshots))
 
 
-def play(cluster: Cluster, progress: Progress, most: int = 500) -> Progress:
+def play(cluster: Cluster, progress: MigrationProgress, most: int = 500) -> MigrationProgress:
     """Run batches until the migration has ended."""
     for _ in range(most):
         if progress.outcome is not None:
             return progress
         cluster.obey(progress.instructions)
-        progress = step(progress.migration, cluster.run())
-    raise AssertionError(f"no end after {most} batches: {_queued(progress.migration)} still wait")
+        progress = advance_migration(progress.migration, cluster.run())
+    raise AssertionError(f"no end after {most} batches: {len(progress.migration.queue)} still wait")
 
 
-def _queued(migration: Migration) -> int:
-    return len(migration.queue)
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Equation 5.2 over bins: where each bin is at each batch, from a first placement and updates to it."""
+
+    first: Mapping[Bin, str]
+    updates: tuple[Move, ...] = ()
+
+    def __post_init__(self) -> None:
+        at: dict[Bin, tuple[int, str]] = {bin_: (-1, worker) for bin_, worker in self.first.items()}
+        for move in sorted(self.updates, key=lambda one: one.batch):
+            if move.bin not in at:
+                raise BadInput(f"the configuration has no bin {move.bin}")
+            batch, worker = at[move.bin]
+            if batch == move.batch:
+                raise BadInput(f"bin {move.bin} would be at two workers from batch {batch} on")
+            if worker != move.source:
+                raise BadInput(f"bin {move.bin} is at {worker} before batch {move.batch}, not {move.source}")
+            at[move.bin] = (move.batch, move.target)
+
+    def worker(self, batch: int, bin_: Bin) -> str:
+        """Return where the bin is at this batch: its last update up to the batch decides."""
+        of_bin = sorted((move for move in self.updates if move.bin == bin_), key=lambda move: move.batch)
+        before = bisect_right(of_bin, batch, key=lambda move: move.batch)
+        return of_bin[before - 1].target if before else self.first[bin_]
+
+    def placement(self, batch: int) -> dict[Bin, str]:
+        """Return where every bin is at this batch."""
+        return {bin_: self.worker(batch, bin_) for bin_ in self.first}
+
+    def settled_from(self) -> int:
+        """Return the batch from which on nothing changes any more."""
+        return max((move.batch for move in self.updates), default=0)
+
+
+def find_out_of_order(runs: Iterable[BinRun]) -> tuple[str, ...]:
+    """Find breaches of property 5: batches that a bin saw twice, missed, or saw too early."""
+    last: dict[Bin, int] = {}
+    broken = []
+    for run in runs:
+        before = last.get(run.bin)
+        if before is not None and run.batch != before + 1:
+            broken.append(f"bin {run.bin} ran batch {run.batch} after batch {before}")
+        last[run.bin] = run.batch
+    return tuple(broken)
+
+
+def find_misplaced(configuration: Configuration, runs: Iterable[BinRun]) -> tuple[BinRun, ...]:
+    """Find breaches of property 6: runs at a worker other than the configuration's."""
+    return tuple(run for run in runs if run.worker != configuration.worker(run.batch, run.bin))
+
+
+def find_unfinished(
+    configuration: Configuration, committed: int, locations: Mapping[Bin, str]
+) -> tuple[Bin, ...]:
+    """Find breaches of property 7: bins not at their last worker once the frontier has passed the updates."""
+    if committed < configuration.settled_from():
+        return ()
+    wanted = configuration.placement(committed)
+    return tuple(sorted(bin_ for bin_, worker in wanted.items() if locations.get(bin_) != worker))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from penstock.cli import perform
-from penstock.control import ControlServer
 from penstock.errors import Unsupported
+from penstock.runtime.control import ControlServer
 from tests.view import made_up_state
 
 Captured = pytest.CaptureFixture[str]
@@ -145,7 +145,7 @@ def test_drain_takes_the_executor_and_maybe_the_application(
         assert perform(["drain", "app-1", "3", "--dry-run", *config]) == 0
         capsys.readouterr()
         assert perform(["drain", "app-1", "3", "4", *config]) == 2
-        assert "takes an application and an executor" in capsys.readouterr().err
+        assert "drain takes [APP] EXECUTOR, not 3 names" in capsys.readouterr().err
         assert perform(["drain", "other", "3", *config]) == 2
         assert perform(["drain", *config]) == 2
     assert {one["executor"] for one in requests if one["command"] == "drain"} == {"3"}

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from penstock.decide.policy import MoveState
-from penstock.migrate import Plan, StateView, plan_from_plain
-from penstock.state_control import StateControl
+from penstock.migrate import StateView, Strategy
+from penstock.migrate.mover import Planned
+from penstock.runtime.state_control import StateControl
 from tests.migrate.model import a_view
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "migration.md"
@@ -26,12 +27,10 @@ class Mover:
     def views(self) -> tuple[StateView, ...]:
         return (VIEW,)
 
-    def rebalancing(self, strategy: str | None = None) -> Sequence[tuple[StateView, Plan]]:
+    def plan_rebalancing(self, strategy: Strategy | None = None) -> Planned:
         return ()
 
-    def draining(
-        self, executor_ids: Sequence[str], strategy: str | None = None
-    ) -> Sequence[tuple[StateView, Plan]]:
+    def plan_draining(self, executor_ids: Sequence[str], strategy: Strategy | None = None) -> Planned:
         return ()
 
     def standing(self) -> dict[str, Any] | None:
@@ -58,7 +57,7 @@ def test_a_plan_of_ones_own() -> None:
     exec(first, names)
     exec(second, names)
     [action] = orders.given
-    assert [plan_from_plain(plain, VIEW) for plain in action.plans] == [names["plan"]]
+    assert action.plans == (names["plan"],)
     assert [(move.batch, move.bin.partition, move.target) for move in names["plan"].moves] == [
         (15, 0, "2"),
         (15, 4, "1"),

@@ -7,24 +7,24 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.dataflow.moves import Plan, Strategy
 from penstock.decide.outcome import Status
 from penstock.migrate.bins import StateView
-from penstock.migrate.boundary import Place
-from penstock.migrate.configuration import Configuration, misplaced, out_of_order
-from penstock.migrate.migration import MigrationOutcome, MigrationSettings, Progress, begin, step
-from penstock.migrate.plan import Plan, Strategy
-from penstock.migrate.strategies import schedule
-from tests.migrate.model import Cluster
+from penstock.migrate.migration import MigrationOutcome, MigrationProgress, advance_migration, begin_migration
+from penstock.migrate.pacing import PlaceBins
+from penstock.migrate.plan import schedule
+from penstock.migrate.settings import MigrationSettings
+from tests.migrate.model import Cluster, Configuration, find_misplaced, find_out_of_order
+from tests.migrate.test_plan import any_assignments
 from tests.migrate.test_planner import views
-from tests.migrate.test_strategies import any_assignments
 
 ANY_SETTINGS = st.builds(
     MigrationSettings,
     prepare=st.booleans(),
     retries=st.integers(0, 3),
-    gap_batches=st.integers(0, 2),
-    most_bins_per_batch=st.integers(1, 8),
-    hot_first=st.booleans(),
+    gap=st.integers(0, 2),
+    bins_per_batch=st.integers(1, 8),
+    order=st.sampled_from(["hot-first", "cold-first"]),
     snapshot_patience=st.integers(0, 2),
 )
 
@@ -50,13 +50,13 @@ TROUBLES = st.builds(
 )
 
 
-def lived_through(cluster: Cluster, progress: Progress, trouble: Trouble) -> MigrationOutcome:
+def lived_through(cluster: Cluster, progress: MigrationProgress, trouble: Trouble) -> MigrationOutcome:
     """Batch after batch, with everything that goes wrong."""
     for _ in range(400):
         if progress.outcome is not None:
             return progress.outcome
         for one in progress.instructions:
-            if isinstance(one, Place):
+            if isinstance(one, PlaceBins):
                 # no bin is asked to be at two places
                 assert len({move.bin for move in one.moves}) == len(one.moves)
         cluster.obey(progress.instructions)
@@ -65,7 +65,7 @@ def lived_through(cluster: Cluster, progress: Progress, trouble: Trouble) -> Mig
         cluster.steady = 9.0 if trouble.slow_from and cluster.batch >= trouble.slow_from else 1.0
         boundary = cluster.run()
         stop = "by hand" if trouble.stop_after and cluster.batch >= trouble.stop_after else None
-        progress = step(progress.migration, replace(boundary, stop=stop))
+        progress = advance_migration(progress.migration, replace(boundary, stop=stop))
     raise AssertionError("no end after 400 batches")
 
 
@@ -80,14 +80,14 @@ def lived_through(cluster: Cluster, progress: Progress, trouble: Trouble) -> Mig
 def test_it_ends_in_a_consistent_place_whatever_happens(
     view: StateView, draws: st.DataObject, strategy: Strategy, chosen: MigrationSettings, trouble: Trouble
 ) -> None:
-    chosen = replace(chosen, strategy=strategy)
+    chosen = chosen.change(strategy=strategy)
     plan = schedule(view, any_assignments(view, draws), strategy, chosen)
     cluster = Cluster.of(
         view,
         loses=lambda batch, one: batch in trouble.lost and one.partition % 2 == 0,
         uploads=lambda batch, _: batch not in trouble.not_uploaded,
     )
-    outcome = lived_through(cluster, begin(plan, 1.0, view.batch, chosen), trouble)
+    outcome = lived_through(cluster, begin_migration(plan, 1.0, view.batch, chosen), trouble)
     # every move is accounted for, once
     told = [move.bin for move in outcome.moved] + [move.bin for move, _ in outcome.given_up]
     assert sorted(told) == sorted(move.bin for move in plan.moves)
@@ -96,7 +96,7 @@ def test_it_ends_in_a_consistent_place_whatever_happens(
     targets = {move.bin: move.target for move in plan.moves}
     for move in outcome.moved:
         assert cluster.locations[move.bin] == targets[move.bin] == move.target
-    assert not out_of_order(cluster.executions)
+    assert not find_out_of_order(cluster.executions)
     assert (outcome.status is Status.DONE) == (not outcome.given_up)
     assert (outcome.status is Status.FAILED) == bool(outcome.given_up and not outcome.moved)
 
@@ -108,9 +108,9 @@ def test_without_trouble_it_is_migrated_according_to_its_configuration(
     plan = schedule(view, any_assignments(view, draws), strategy, chosen)
     cluster = Cluster.of(view)
     nothing = Trouble(frozenset(), frozenset(), None, None, None)
-    outcome = lived_through(cluster, begin(plan, 1.0, view.batch, chosen), nothing)
+    outcome = lived_through(cluster, begin_migration(plan, 1.0, view.batch, chosen), nothing)
     assert outcome.status is Status.DONE
-    assert not misplaced(Configuration(view.placement(), outcome.moved), cluster.executions)
+    assert not find_misplaced(Configuration(view.placement(), outcome.moved), cluster.executions)
     wanted = {**view.placement(), **{move.bin: move.target for move in plan.moves}}
     assert cluster.locations == wanted
 
@@ -126,6 +126,6 @@ def test_lost_moves_cost_time_and_nothing_else(view: StateView, draws: st.DataOb
 
     cluster = Cluster.of(view, loses=loses)
     nothing = Trouble(frozenset(), frozenset(), None, None, None)
-    outcome = lived_through(cluster, begin(plan, 1.0, view.batch), nothing)
+    outcome = lived_through(cluster, begin_migration(plan, 1.0, view.batch), nothing)
     assert outcome.status is Status.DONE
-    assert not misplaced(Configuration(view.placement(), outcome.moved), cluster.executions)
+    assert not find_misplaced(Configuration(view.placement(), outcome.moved), cluster.executions)

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.dataflow.moves import Plan, Strategy
 from penstock.decide.outcome import Status
-from penstock.migrate.boundary import Boundary, Place, Snapshot
-from penstock.migrate.configuration import Configuration, misplaced, out_of_order, unfinished
 from penstock.migrate.migration import (
     MigrationOutcome,
-    MigrationSettings,
-    Progress,
-    abandon,
-    begin,
-    joint_outcome,
-    step,
+    MigrationProgress,
+    abandon_migration,
+    advance_migration,
+    begin_migration,
+    join_outcomes,
 )
-from penstock.migrate.plan import Plan, Strategy
-from tests.migrate.model import QUERY, Cluster, a_bin, a_view, moves, play
+from penstock.migrate.pacing import Boundary, PlaceBins, UploadSnapshots
+from penstock.migrate.settings import MigrationSettings
+from tests.migrate.model import (
+    QUERY,
+    Cluster,
+    Configuration,
+    a_bin,
+    a_view,
+    find_misplaced,
+    find_out_of_order,
+    find_unfinished,
+    moves,
+    play,
+)
 
 VIEW = a_view({"1": range(4), "2": (), "3": ()})
 THREE = moves((0, "1", "2"), (1, "1", "2"), (2, "1", "3"))
@@ -29,11 +39,11 @@ def a_plan(strategy: Strategy = Strategy.FLUID, planned=THREE) -> Plan:
 
 def test_each_move_follows_its_snapshot_by_one_batch() -> None:
     cluster = Cluster.of(VIEW, per_bin=0.4)
-    first = begin(a_plan(), 1.0, 10)
-    assert first.instructions == (Snapshot((a_bin(0),)),)
+    first = begin_migration(a_plan(), 1.0, 10)
+    assert first.instructions == (UploadSnapshots((a_bin(0),)),)
     cluster.obey(first.instructions)
-    second = step(first.migration, cluster.run())
-    assert second.instructions == (Place(THREE[:1]), Snapshot((a_bin(1),)))
+    second = advance_migration(first.migration, cluster.run())
+    assert second.instructions == (PlaceBins(THREE[:1]), UploadSnapshots((a_bin(1),)))
     ended = play(cluster, second)
     assert ended.outcome is not None
     assert ended.outcome.status is Status.DONE
@@ -43,23 +53,22 @@ def test_each_move_follows_its_snapshot_by_one_batch() -> None:
 
 def test_the_three_properties_hold() -> None:
     cluster = Cluster.of(VIEW)
-    ended = play(cluster, begin(a_plan(), 1.0, 10))
+    ended = play(cluster, begin_migration(a_plan(), 1.0, 10))
     assert ended.outcome is not None
     configuration = Configuration(VIEW.placement(), ended.outcome.moved)
-    assert not out_of_order(cluster.executions)
-    assert not misplaced(configuration, cluster.executions)
-    assert not unfinished(configuration, cluster.batch, cluster.locations)
+    assert not find_out_of_order(cluster.executions)
+    assert not find_misplaced(configuration, cluster.executions)
+    assert not find_unfinished(configuration, cluster.batch, cluster.locations)
 
 
 def test_nothing_to_move_is_done_at_once() -> None:
-    outcome = begin(a_plan(planned=()), 1.0, 10).outcome
-    assert outcome is not None
-    assert (outcome.status, outcome.detail) == (Status.DONE, "nothing had to move")
+    outcome = begin_migration(a_plan(planned=()), 1.0, 10).outcome
+    assert outcome is not None and (outcome.status, outcome.detail) == (Status.DONE, "nothing had to move")
 
 
 def test_plain_all_at_once_prepares_nothing() -> None:
-    progress = begin(a_plan(Strategy.ALL_AT_ONCE), 1.0, 10)
-    assert progress.instructions == (Place(THREE),)
+    progress = begin_migration(a_plan(Strategy.ALL_AT_ONCE), 1.0, 10)
+    assert progress.instructions == (PlaceBins(THREE),)
     ended = play(Cluster.of(VIEW), progress)
     assert ended.outcome is not None
     assert {move.batch for move in ended.outcome.moved} == {11}
@@ -68,15 +77,15 @@ def test_plain_all_at_once_prepares_nothing() -> None:
 def test_all_at_once_prepared() -> None:
     settings = MigrationSettings.of(Strategy.ALL_AT_ONCE, prepare=True)
     cluster = Cluster.of(VIEW)
-    progress = begin(a_plan(Strategy.ALL_AT_ONCE), 1.0, 10, settings)
-    assert progress.instructions == (Snapshot((a_bin(0), a_bin(1), a_bin(2))),)
+    progress = begin_migration(a_plan(Strategy.ALL_AT_ONCE), 1.0, 10, settings)
+    assert progress.instructions == (UploadSnapshots((a_bin(0), a_bin(1), a_bin(2))),)
     cluster.obey(progress.instructions)
-    assert step(progress.migration, cluster.run()).instructions == (Place(THREE),)
+    assert advance_migration(progress.migration, cluster.run()).instructions == (PlaceBins(THREE),)
 
 
 def test_a_lost_move_is_issued_again() -> None:
     cluster = Cluster.of(VIEW, loses=lambda batch, _: batch == 12)
-    ended = play(cluster, begin(a_plan(), 1.0, 10))
+    ended = play(cluster, begin_migration(a_plan(), 1.0, 10))
     assert ended.outcome is not None
     assert ended.outcome.status is Status.DONE
     assert [move.batch for move in ended.outcome.moved if move.bin == a_bin(0)] == [13]
@@ -84,7 +93,7 @@ def test_a_lost_move_is_issued_again() -> None:
 
 def test_a_move_that_never_takes_is_given_up_with_its_reason() -> None:
     cluster = Cluster.of(VIEW, loses=lambda _, one: one == a_bin(1))
-    ended = play(cluster, begin(a_plan(), 1.0, 10))
+    ended = play(cluster, begin_migration(a_plan(), 1.0, 10))
     assert ended.outcome is not None
     assert ended.outcome.status is Status.PARTIAL
     assert [move.bin for move in ended.outcome.moved] == [a_bin(0), a_bin(2)]
@@ -94,12 +103,12 @@ def test_a_move_that_never_takes_is_given_up_with_its_reason() -> None:
 
 def test_asked_to_stop_it_ends_at_this_boundary() -> None:
     cluster = Cluster.of(VIEW, per_bin=0.4)
-    progress = begin(a_plan(), 1.0, 10)
+    progress = begin_migration(a_plan(), 1.0, 10)
     for _ in range(2):
         cluster.obey(progress.instructions)
-        progress = step(progress.migration, cluster.run())
+        progress = advance_migration(progress.migration, cluster.run())
     cluster.obey(progress.instructions)
-    ended = step(progress.migration, replace(cluster.run(), stop="by hand"))
+    ended = advance_migration(progress.migration, replace(cluster.run(), stop="by hand"))
     assert ended.outcome is not None
     assert ended.outcome.stopped
     assert not ended.instructions
@@ -110,43 +119,44 @@ def test_asked_to_stop_it_ends_at_this_boundary() -> None:
 
 def test_abandoned_it_says_what_was_not_verified() -> None:
     cluster = Cluster.of(VIEW)
-    progress = begin(a_plan(), 1.0, 10)
+    progress = begin_migration(a_plan(), 1.0, 10)
     cluster.obey(progress.instructions)
-    outcome = abandon(step(progress.migration, cluster.run()).migration, "the query was restarted")
+    outcome = abandon_migration(
+        advance_migration(progress.migration, cluster.run()).migration, "the query was restarted"
+    )
     assert outcome.status is Status.FAILED
     assert outcome.given_up[0][1] == "the query was restarted; its last placement was not verified"
     assert len(outcome.given_up) == 3
 
 
 def test_nothing_is_issued_by_a_boundary_without_workers() -> None:
-    progress = begin(a_plan(), 1.0, 10)
-    ended = step(progress.migration, Boundary(11, 1.0, {}, ()))
+    progress = begin_migration(a_plan(), 1.0, 10)
+    ended = advance_migration(progress.migration, Boundary(11, 1.0, {}, ()))
     assert ended.outcome is not None
     assert ended.outcome.status is Status.FAILED
     assert "2 given up: executor 2 is gone" in ended.outcome.detail
 
 
 def ended_with(cluster: Cluster, plan: Plan, settings: MigrationSettings | None = None) -> MigrationOutcome:
-    outcome = play(cluster, begin(plan, cluster.steady, cluster.batch, settings)).outcome
+    outcome = play(cluster, begin_migration(plan, cluster.steady, cluster.batch, settings)).outcome
     assert outcome is not None
     return outcome
 
 
-def after_batches(cluster: Cluster, progress: Progress, batches: int) -> Progress:
+def after_batches(cluster: Cluster, progress: MigrationProgress, batches: int) -> MigrationProgress:
     for _ in range(batches):
         cluster.obey(progress.instructions)
-        progress = step(progress.migration, cluster.run())
+        progress = advance_migration(progress.migration, cluster.run())
     return progress
 
 
 def test_the_target_dies_and_the_others_still_move() -> None:
     cluster = Cluster.of(VIEW, per_bin=0.4)
-    progress = after_batches(cluster, begin(a_plan(), 1.0, 10), 2)
-    assert progress.migration.moved()[0].bin == a_bin(0)
+    progress = after_batches(cluster, begin_migration(a_plan(), 1.0, 10), 2)
+    assert progress.migration.moved[0].bin == a_bin(0)
     cluster.kill("2")
     outcome = play(cluster, progress).outcome
-    assert outcome is not None
-    assert outcome.status is Status.PARTIAL
+    assert outcome is not None and outcome.status is Status.PARTIAL
     # bin 0 had arrived at the worker that died, bin 1 was on its way there
     assert [move.bin for move in outcome.moved] == [a_bin(2)]
     assert {move.bin: reason for move, reason in outcome.given_up} == {
@@ -158,12 +168,11 @@ def test_the_target_dies_and_the_others_still_move() -> None:
 def test_the_source_dies_and_its_bins_still_go_where_they_should() -> None:
     view = a_view({"1": range(4), "2": (), "3": (), "4": ()})
     cluster = Cluster.of(view, per_bin=0.4)
-    progress = begin(a_plan(), 1.0, 10)
+    progress = begin_migration(a_plan(), 1.0, 10)
     cluster.kill("1")
     spread = dict(cluster.locations)
     outcome = play(cluster, progress).outcome
-    assert outcome is not None
-    assert outcome.status is Status.DONE
+    assert outcome is not None and outcome.status is Status.DONE
     assert {bin_: cluster.locations[bin_] for bin_ in map(a_bin, range(3))} == {
         a_bin(0): "2",
         a_bin(1): "2",
@@ -177,13 +186,12 @@ def test_the_source_dies_and_its_bins_still_go_where_they_should() -> None:
 
 def test_a_bin_that_does_not_stay_is_placed_again() -> None:
     cluster = Cluster.of(VIEW, per_bin=0.4)
-    progress = after_batches(cluster, begin(a_plan(), 1.0, 10), 2)
-    assert len(progress.migration.moved()) == 1
+    progress = after_batches(cluster, begin_migration(a_plan(), 1.0, 10), 2)
+    assert len(progress.migration.moved) == 1
     # the target was busy for longer than the locality wait, and the task ran at its old place
     cluster.locations[a_bin(0)] = "1"
     outcome = play(cluster, progress).outcome
-    assert outcome is not None
-    assert outcome.status is Status.DONE
+    assert outcome is not None and outcome.status is Status.DONE
     assert cluster.locations[a_bin(0)] == "2"
 
 
@@ -198,11 +206,10 @@ def test_a_late_snapshot_is_waited_for_and_then_done_without() -> None:
 
 def test_too_long_batches_stop_it_with_the_reason() -> None:
     cluster = Cluster.of(VIEW, per_bin=0.0, loses=lambda _batch, _bin: True)
-    progress = begin(a_plan(), 1.0, 10, MigrationSettings(retries=99))
+    progress = begin_migration(a_plan(), 1.0, 10, MigrationSettings(retries=99))
     cluster.steady = 9.0
     outcome = play(cluster, progress).outcome
-    assert outcome is not None
-    assert (outcome.status, outcome.stopped) == (Status.FAILED, False)
+    assert outcome is not None and (outcome.status, outcome.stopped) == (Status.FAILED, False)
     assert "3 batches in a row took longer than 3.0 s" in outcome.detail
     assert (outcome.batches, outcome.slowest_seconds) == (3, 9.0)
 
@@ -210,7 +217,7 @@ def test_too_long_batches_stop_it_with_the_reason() -> None:
 def test_one_long_batch_only_slows_it_down() -> None:
     plan = a_plan(planned=moves(*[(number, "1", "2") for number in range(12)]))
     cluster = Cluster.of(a_view({"1": range(12), "2": ()}), per_bin=0.01)
-    progress = after_batches(cluster, begin(plan, 1.0, 10), 4)
+    progress = after_batches(cluster, begin_migration(plan, 1.0, 10), 4)
     quick = progress.migration.pace.bins
     assert quick > 1
     cluster.steady = 8.0
@@ -218,8 +225,7 @@ def test_one_long_batch_only_slows_it_down() -> None:
     cluster.steady = 1.0
     assert progress.migration.pace.bins < quick
     outcome = play(cluster, progress).outcome
-    assert outcome is not None
-    assert outcome.status is Status.DONE
+    assert outcome is not None and outcome.status is Status.DONE
 
 
 def test_cheap_moves_go_faster_than_one_a_batch() -> None:
@@ -244,7 +250,7 @@ def test_cheap_moves_go_faster_than_one_a_batch() -> None:
 
 def test_gap_batches_let_queued_records_drain() -> None:
     cluster = Cluster.of(VIEW, per_bin=0.4)
-    outcome = ended_with(cluster, a_plan(), MigrationSettings(gap_batches=2))
+    outcome = ended_with(cluster, a_plan(), MigrationSettings(gap=2))
     assert [move.batch for move in outcome.moved] == [12, 15, 18]
 
 
@@ -262,7 +268,7 @@ def test_a_plan_of_ones_own_keeps_its_batches() -> None:
     assert outcome.status is Status.DONE
     assert [(move.bin.partition, move.batch) for move in outcome.moved] == [(0, 15), (1, 15), (0, 19)]
     configuration = Configuration(VIEW.placement(), outcome.moved)
-    assert not misplaced(configuration, cluster.executions)
+    assert not find_misplaced(configuration, cluster.executions)
 
 
 def test_a_plan_whose_batches_have_passed_begins_at_once() -> None:
@@ -272,7 +278,7 @@ def test_a_plan_whose_batches_have_passed_begins_at_once() -> None:
 
 def test_a_slow_cluster_does_not_end_what_only_waits_for_its_batch() -> None:
     cluster = Cluster.of(VIEW)
-    progress = begin(a_plan(Strategy.OWN, moves((0, "1", "2"), batch=30)), 1.0, 10)
+    progress = begin_migration(a_plan(Strategy.OWN, moves((0, "1", "2"), batch=30)), 1.0, 10)
     cluster.steady = 9.0
     progress = after_batches(cluster, progress, 10)
     assert progress.outcome is None
@@ -285,6 +291,6 @@ def test_a_slow_cluster_does_not_end_what_only_waits_for_its_batch() -> None:
 def test_what_became_of_several_queries_at_once() -> None:
     done = ended_with(Cluster.of(VIEW), a_plan())
     failed = replace(done, status=Status.FAILED, moved=(), detail="the query ended")
-    assert joint_outcome([done, done]) == (Status.DONE, 6, f"{done.detail}; {done.detail}")
-    assert joint_outcome([done, failed]) == (Status.PARTIAL, 3, f"{done.detail}; the query ended")
-    assert joint_outcome([failed]) == (Status.FAILED, 0, "the query ended")
+    assert join_outcomes([done, done]) == (Status.DONE, 6, f"{done.detail}; {done.detail}")
+    assert join_outcomes([done, failed]) == (Status.PARTIAL, 3, f"{done.detail}; the query ended")
+    assert join_outcomes([failed]) == (Status.FAILED, 0, "the query ended")

@@ -5,25 +5,25 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.migrate.migration_settings import MigrationSettings
-from penstock.migrate.pacing import Pace, adapted, first_pace
-from penstock.migrate.plan import Strategy
+from penstock.dataflow.moves import Strategy
+from penstock.migrate.pacing import Pace, adapt_pace, choose_first_pace
+from penstock.migrate.settings import MigrationSettings
 
 START = Pace(bins=1, most=16, budget_ratio=1.5)
 
 
 def test_fluid_begins_with_one_and_the_others_with_what_they_planned() -> None:
-    settings = MigrationSettings(most_bins_per_batch=8)
-    assert first_pace(Strategy.FLUID, settings, 100).bins == 1
-    assert first_pace(Strategy.BATCHED, settings, 100).bins == 8
-    assert first_pace(Strategy.ALL_AT_ONCE, settings, 100).bins == 100
+    settings = MigrationSettings(bins_per_batch=8)
+    assert choose_first_pace(Strategy.FLUID, settings, 100).bins == 1
+    assert choose_first_pace(Strategy.BATCHED, settings, 100).bins == 8
+    assert choose_first_pace(Strategy.ALL_AT_ONCE, settings, 100).bins == 100
 
 
 def test_cheap_bins_double_the_pace_up_to_the_most() -> None:
     # a bin costs 0.01 s and half a second is free: room for 50
     pace, seen = START, []
     for _ in range(6):
-        pace = adapted(pace, pace.bins, 1.0 + 0.01 * pace.bins, 1.0)
+        pace = adapt_pace(pace, pace.bins, 1.0 + 0.01 * pace.bins, 1.0)
         seen.append(pace.bins)
     assert seen == [2, 4, 8, 16, 16, 16]
 
@@ -32,29 +32,29 @@ def test_it_settles_at_what_fits_the_budget() -> None:
     # a bin costs 0.12 s and half a second is free: room for 4
     pace, seen = START, []
     for _ in range(6):
-        pace = adapted(pace, pace.bins, 1.0 + 0.12 * pace.bins, 1.0)
+        pace = adapt_pace(pace, pace.bins, 1.0 + 0.12 * pace.bins, 1.0)
         seen.append(pace.bins)
     assert seen == [2, 4, 4, 4, 4, 4]
 
 
 def test_a_batch_over_the_budget_halves_it() -> None:
-    assert adapted(Pace(8, 16, 1.5), 8, 1.6, 1.0).bins == 4
+    assert adapt_pace(Pace(8, 16, 1.5), 8, 1.6, 1.0).bins == 4
 
 
 def test_a_batch_far_over_the_budget_brings_it_down_to_what_it_cost() -> None:
     # eight bins took 8 s more, a second each: half a second bears none, so one is tried
-    assert adapted(Pace(8, 16, 1.5), 8, 9.0, 1.0).bins == 1
+    assert adapt_pace(Pace(8, 16, 1.5), 8, 9.0, 1.0).bins == 1
 
 
 def test_one_quick_batch_does_not_outweigh_what_was_measured_before() -> None:
-    slow = adapted(START, 1, 1.4, 1.0)
+    slow = adapt_pace(START, 1, 1.4, 1.0)
     assert slow.bins == 1
     # 0.4 s and 0 s: 0.2 s each, room for two
-    assert adapted(slow, 1, 1.0, 1.0).bins == 2
+    assert adapt_pace(slow, 1, 1.0, 1.0).bins == 2
 
 
 def test_a_batch_in_which_nothing_moved_says_nothing() -> None:
-    assert adapted(START, 0, 9.0, 1.0) == START
+    assert adapt_pace(START, 0, 9.0, 1.0) == START
 
 
 @given(
@@ -64,5 +64,5 @@ def test_a_batch_in_which_nothing_moved_says_nothing() -> None:
 def test_it_stays_between_one_and_the_most(most: int, batches: list[tuple[int, float, float]]) -> None:
     pace = Pace(1, most, 1.5)
     for moved, seconds, steady in batches:
-        pace = adapted(pace, moved, seconds, steady)
+        pace = adapt_pace(pace, moved, seconds, steady)
         assert 1 <= pace.bins <= most

@@ -1,17 +1,23 @@
-"""Plans of one's own: plain data in, moves out, and one clear sentence for whatever is wrong."""
+"""Plans: read from users, scheduled from assignments, described, and made into actions."""
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.dataflow.moves import Bin, Move, Plan, Strategy
 from penstock.errors import BadInput
-from penstock.migrate.bins import Bin
-from penstock.migrate.plan import Move, Plan, Strategy, plan_from_plain, read_plan
-from tests.migrate.model import QUERY, a_bin, a_view
+from penstock.migrate.bins import StateView
+from penstock.migrate.plan import describe_plan, group_ways, propose_moves, read_plan, schedule
+from penstock.migrate.planner import Assignment, balance, drain
+from penstock.migrate.settings import MigrationSettings
+from tests.migrate.model import QUERY, Configuration, a_bin, a_view
+from tests.migrate.test_planner import views
 
 VIEW = a_view({"1": range(4), "2": ()})
 GOOD = (12, (0, 3), "1", "2")
@@ -68,27 +74,17 @@ def test_what_cannot_be_used_is_named(entry: Any, said: str) -> None:
     assert str(refused.value).startswith(said)
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        ({"moves": []}, "the plan has no 'query'"),
-        ({"query": "q"}, "the plan has no 'moves'"),
-        ({"query": "q", "moves": [], "strategy": "swift"}, "the plan's strategy is 'swift'"),
-        ({"query": "q", "moves": "all"}, "the plan's moves are no list"),
-        ({"query": "q", "moves": 7}, "the plan's moves are no list"),
-    ],
-)
-def test_a_plan_that_is_none_is_refused(data: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput) as refused:
-        plan_from_plain(data)
-    assert str(refused.value).startswith(said)
+@pytest.mark.parametrize("entries", ["all", 7, {"moves": []}])
+def test_moves_that_are_no_list_are_refused(entries: Any) -> None:
+    with pytest.raises(BadInput, match="the plan's moves are no list"):
+        read_plan(QUERY, entries)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), unique_by=lambda one: one[1], max_size=9))
 def test_a_plan_written_is_the_plan_read(entries: list[tuple[int, int]]) -> None:
     moves = tuple(Move(batch, a_bin(number), "1", "2") for batch, number in sorted(entries))
     plan = Plan(QUERY, moves, Strategy.BATCHED, "because")
-    assert plan_from_plain(plan.plain()) == plan
+    assert read_plan(QUERY, plan.plain()["moves"]).moves == plan.moves
 
 
 def test_the_names_of_strategies() -> None:
@@ -109,3 +105,143 @@ def test_a_bin_written_is_the_bin_read(query: str, operator: int, partition: int
 def test_what_is_no_bin_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="is no bin"):
         Bin.parse(text)
+
+
+WAYS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("wxyz")), max_size=40)
+ORDERS = st.sampled_from(["hot-first", "cold-first"])
+FOLLOWED = st.sampled_from([Strategy.FLUID, Strategy.BATCHED, Strategy.ALL_AT_ONCE])
+
+
+@given(WAYS, st.dictionaries(st.sampled_from("abcdwxyz"), st.integers(1, 3)))
+def test_groups_hold_each_way_once_and_no_worker_more_often_than_it_has_slots(
+    ways: list[tuple[str, str]], slots: dict[str, int]
+) -> None:
+    made = group_ways(ways, slots)
+    assert sorted(number for group in made for number in group) == list(range(len(ways)))
+    for group in made:
+        for side in (0, 1):
+            for worker, times in Counter(ways[number][side] for number in group).items():
+                assert times <= slots.get(worker, 1)
+
+
+@given(WAYS, st.dictionaries(st.sampled_from("abcdwxyz"), st.integers(1, 3)))
+def test_there_are_as_few_groups_as_there_can_be(ways: list[tuple[str, str]], slots: dict[str, int]) -> None:
+    busiest = [
+        -(-times // slots.get(worker, 1))
+        for side in (0, 1)
+        for worker, times in Counter(way[side] for way in ways).items()
+    ]
+    assert len(group_ways(ways, slots)) == max(busiest, default=0)
+
+
+def any_assignments(view: StateView, draws: st.DataObject) -> tuple[Assignment, ...]:
+    """Some bins to any other worker."""
+    workers = [worker.worker for worker in view.workers]
+    wanted = draws.draw(st.lists(st.sampled_from(workers), min_size=len(view.bins), max_size=len(view.bins)))
+    pairs = zip(view.bins, wanted, strict=True)
+    return tuple(Assignment(one.bin, one.worker, to) for one, to in pairs if one.worker and one.worker != to)
+
+
+@given(views(), st.data(), FOLLOWED, st.integers(0, 2), ORDERS, st.integers(1, 4))
+def test_every_bin_ends_where_planned_and_is_never_in_two_places(
+    view: StateView, draws: st.DataObject, strategy: Strategy, gap: int, order: str, most: int
+) -> None:
+    assignments = any_assignments(view, draws)
+    settings = MigrationSettings.of(strategy, gap=gap, order=order, bins_per_batch=most)
+    plan = schedule(view, assignments, strategy, settings)
+    # the configuration refuses a bin with two workers, and a move from where the bin is not
+    configuration = Configuration(view.placement(), plan.moves)
+    wanted = {**view.placement(), **{one.bin: one.target for one in assignments}}
+    assert configuration.placement(plan.last_batch() or 0) == wanted
+    assert configuration.placement(view.batch) == view.placement()
+
+
+@given(
+    views(),
+    st.data(),
+    st.sampled_from([Strategy.FLUID, Strategy.BATCHED]),
+    st.integers(0, 2),
+    st.integers(1, 4),
+)
+def test_moves_of_a_group_do_not_conflict(
+    view: StateView, draws: st.DataObject, strategy: Strategy, gap: int, most: int
+) -> None:
+    settings = MigrationSettings.of(strategy, gap=gap, bins_per_batch=most)
+    plan = schedule(view, any_assignments(view, draws), strategy, settings)
+    slots = {worker.worker: worker.slots for worker in view.workers}
+    batches = sorted({move.batch for move in plan.moves})
+    for batch in batches:
+        group = [move for move in plan.moves if move.batch == batch]
+        assert len(group) <= (1 if strategy is Strategy.FLUID else most)
+        for worker, times in Counter(move.source for move in group).items():
+            assert times <= slots[worker]
+        for worker, times in Counter(move.target for move in group).items():
+            assert times <= slots[worker]
+    assert all(later - earlier == 1 + gap for earlier, later in pairwise(batches))
+
+
+def scattered(count: int = 4) -> tuple[StateView, tuple[Assignment, ...]]:
+    """As many sources as targets, so that no two moves meet; bin n has load n + 1."""
+    view = a_view(
+        {**{f"s{n}": (n,) for n in range(count)}, **{f"t{n}": () for n in range(count)}},
+        loads=lambda number: number + 1.0,
+    )
+    return view, tuple(Assignment(Bin("q", 0, n), f"s{n}", f"t{n}") for n in range(count))
+
+
+def test_hot_first_and_cold_first() -> None:
+    view, assignments = scattered()
+    for hot_first, order in ((True, [3, 2, 1, 0]), (False, [0, 1, 2, 3])):
+        settings = MigrationSettings(order="hot-first" if hot_first else "cold-first")
+        plan = schedule(view, assignments, Strategy.FLUID, settings)
+        assert [move.bin.partition for move in plan.moves] == order
+
+
+def test_when_the_first_move_takes_effect() -> None:
+    view, assignments = scattered()
+    # after batch 10: prepared in batch 11, moved in batch 12
+    assert [move.batch for move in schedule(view, assignments, Strategy.FLUID).moves] == [12, 13, 14, 15]
+    assert {move.batch for move in schedule(view, assignments, Strategy.ALL_AT_ONCE).moves} == {11}
+    settings = MigrationSettings(strategy=Strategy.BATCHED, gap=2, bins_per_batch=3)
+    assert [move.batch for move in schedule(view, assignments, Strategy.BATCHED, settings).moves] == [
+        12,
+        12,
+        12,
+        15,
+    ]
+
+
+def test_nothing_assigned_is_an_empty_plan() -> None:
+    view, _ = scattered()
+    for strategy in (Strategy.FLUID, Strategy.BATCHED, Strategy.ALL_AT_ONCE):
+        plan = schedule(view, (), strategy, reason="even already")
+        assert (plan.moves, plan.last_batch(), plan.reason) == ((), None, "even already")
+
+
+UNEVEN = a_view({"1": range(6), "2": range(6, 12), "3": ()})
+SPREAD = schedule(UNEVEN, balance(UNEVEN), Strategy.FLUID, reason="state lies unevenly")
+EMPTIED = schedule(UNEVEN, drain(UNEVEN, {"2"}), Strategy.BATCHED, reason="executor 2 leaves")
+
+
+def test_a_plan_tells_bytes_batches_and_what_it_brings() -> None:
+    plain = describe_plan(UNEVEN, SPREAD)
+    assert (plain["strategy"], plain["reason"], plain["bytes"]) == ("fluid", "state lies unevenly", 400)
+    # after batch 10: one batch to prepare, then one bin a batch
+    assert plain["batches"] == 5
+    assert (plain["imbalance_before"], plain["imbalance_after"]) == (pytest.approx(0.5), pytest.approx(0.0))
+    assert read_plan(UNEVEN.query, plain["moves"], UNEVEN).moves == SPREAD.moves
+
+
+def test_a_drained_worker_is_not_missed_afterwards() -> None:
+    plain = describe_plan(UNEVEN, EMPTIED)
+    assert {move["from"] for move in plain["moves"]} == {"2"}
+    # six and six: even among those who stay
+    assert plain["imbalance_after"] == pytest.approx(0.0)
+
+
+def test_plans_become_an_action_with_its_expected_effect() -> None:
+    action = propose_moves([(UNEVEN, SPREAD)], "state lies unevenly")
+    assert len(action.moves) == 4
+    assert action.expected.figures == {"imbalance_ratio": pytest.approx(0.0), "bytes_moved": 400.0}
+    assert "50% more load a slot than the mean" in action.reason
+    assert action.plans == (SPREAD,)

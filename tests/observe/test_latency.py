@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.observe.latency import Arrivals, Latency, MeasuredBy, arrivals_between, measured, over_batches
 from penstock.observe.progress import EventTimes
-from penstock.observe.sources import OfferedSample
+from penstock.observe.sources.offered import OfferedSample
 from tests.observe.test_collector import (
     CHAIN,
     SOCKET,
@@ -130,7 +130,7 @@ def test_a_query_that_falls_behind_shows_how_long_records_waited():
     words = collector(period=5.0)
     for number in range(5):
         at, read = 5.0 * number, 250 * (number + 1)
-        words.add(chain_batch(number, at, 250, read, latest=500 * (number + 1)), CHAIN, {})
+        words.add(chain_batch(number, at, 250, read, latest=500 * (number + 1)), CHAIN)
     window = words.window(19.0, 23.0)
     # batch 4 reads records 1000 to 1250, which came from 5 s to 7.5 s, and is committed at 22 s
     assert window.latency_seconds == pytest.approx(22 - 6.25)
@@ -141,8 +141,8 @@ def test_a_query_that_falls_behind_shows_how_long_records_waited():
 def test_a_source_that_does_not_tell_leaves_an_estimate():
     words = collector(period=5.0)
     layout = CHAIN[:1]
-    words.add(scan_batch(0, 0.0, source(100, None, description=SOCKET)), layout, {})
-    words.add(scan_batch(1, 5.0, source(100, None, description=SOCKET)), layout, {})
+    words.add(scan_batch(0, 0.0, source(100, None, description=SOCKET)), layout)
+    words.add(scan_batch(1, 5.0, source(100, None, description=SOCKET)), layout)
     window = words.window(0.0, 10.0)
     assert window.latency_by == "estimate"
     assert window.latency_seconds == pytest.approx(2.5 + 2.0)

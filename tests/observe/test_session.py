@@ -3,10 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.errors import SparkUnavailable, Unsupported
 from penstock.observe.spark_session import can_change_executors, check_supported
+from penstock.observe.spark_status import java_context, spark_errors
 
 ConnectSession = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
 
@@ -72,3 +75,31 @@ def test_clusters_can_be_changed(master):
 def test_two_controllers_would_fight():
     spark = StandIn(**{"spark.dynamicAllocation.enabled": "true"})
     assert "dynamicAllocation" in can_change_executors(spark)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Py4JError("no such method"),
+        Py4JNetworkError("the answer was cut off"),
+        PySparkException("a query failed"),
+        ConnectionRefusedError("nobody listens"),
+        TimeoutError("no answer"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_py4j_pyspark_and_the_connection_raise_is_sparks(error):
+    told = pytest.raises(SparkUnavailable, match="did not answer while counting executors")
+    with told, spark_errors("counting executors"):
+        raise error
+
+
+@pytest.mark.parametrize("error", [AttributeError, TypeError, KeyError, FileNotFoundError])
+def test_any_other_error_is_our_own_and_keeps_its_name(error):
+    with pytest.raises(error), spark_errors("counting executors"):
+        raise error("a bug")
+
+
+def test_the_context_of_a_stopped_session_is_out_of_reach():
+    with pytest.raises(SparkUnavailable, match="has been stopped"):
+        java_context(StandIn(running=False))

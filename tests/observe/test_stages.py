@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import BadMetrics
-from penstock.observe.stages import codegen_members, layout, parse_outline, read_tasks
+from penstock.observe.stages import StageOutline, codegen_members, layout, parse_outline, read_tasks
 from tests.observe.spark_texts import (
     FILE_PLAN,
     SELF_JOIN_PLAN,
@@ -151,35 +151,27 @@ def test_a_task_of_another_form_is_refused(broken):
         read_tasks("count", [broken])
 
 
-def test_tasks_get_the_lowest_free_slot_of_their_executor():
-    tasks = [
-        task(0, launchTime=0, duration=100),
-        task(1, launchTime=0, duration=50),
-        task(2, launchTime=50, duration=100),
-        task(3, launchTime=10, duration=10, executorId="1"),
-        task(4, launchTime=120, duration=10),
+def test_actions_of_one_batch_keep_their_numbers_when_one_of_them_changes():
+    """Three actions scan the same files; in a batch of one record the third is a broadcast of a scan."""
+
+    def scan(*more):
+        return StageOutline(("Scan json", "WholeStageCodegen (1)", *more), frozenset(), frozenset())
+
+    usual = layout([scan("Exchange"), scan("Exchange"), scan("WriteFiles")], "", [0, 2, 4])
+    assert [operator.name for operator in usual] == [
+        "Scan json + WholeStageCodegen (1)",
+        "Scan json + WholeStageCodegen (1) #2",
+        "Scan json + WholeStageCodegen (1) + WriteFiles",
     ]
-    assert read_tasks("count", tasks).slot == (0, 1, 1, 0, 0)
-
-
-spans = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 30), st.sampled_from("012")), min_size=1)
-
-
-@given(spans)
-def test_no_two_tasks_share_a_slot_and_no_slot_more_is_opened_than_needed(spans):
-    tasks = [
-        task(index, launchTime=start, duration=length, executorId=executor)
-        for index, (start, length, executor) in enumerate(spans)
+    odd = layout([scan("Exchange"), scan("Exchange"), scan()], "", [0, 2, 4])
+    assert [operator.name for operator in odd] == [
+        "Scan json + WholeStageCodegen (1)",
+        "Scan json + WholeStageCodegen (1) #2",
+        "Scan json + WholeStageCodegen (1) #3",
     ]
-    slots = read_tasks("count", tasks).slot
-    for executor in "012":
-        mine = [
-            (start, start + length, slot)
-            for (start, length, name), slot in zip(spans, slots, strict=True)
-            if name == executor
-        ]
-        for number, (start, end, slot) in enumerate(mine):
-            clashes = [s for s, e, other in mine[:number] if other == slot and max(s, start) < min(e, end)]
-            assert not clashes
-        at_once = [sum(s <= at < e or s == at == e for s, e, _ in mine) for at, _, _ in mine]
-        assert max((slot for _, _, slot in mine), default=0) < max(at_once, default=1)
+
+
+def test_cpu_time_is_that_of_the_executor():
+    done = task(0)
+    done["taskMetrics"] |= {"executorCpuTime": 1_500_000_000, "executorDeserializeCpuTime": 250_000_000}
+    assert read_tasks("scan", [done]).execution.cpu_seconds.tolist() == [1.75]

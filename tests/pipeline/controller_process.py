@@ -12,8 +12,9 @@ from pathlib import Path
 
 from penstock.dataflow.window import EXECUTORS
 from penstock.journal.store import open_journal
-from penstock.loop import Loop, LoopSettings
 from penstock.pipeline.leader import Leadership, LeaseKeeper, close_left_open
+from penstock.runtime.loop import Loop, LoopSettings
+from penstock.runtime.ports import Ports
 from tests.fakes import AgreeingManager, a_scale, a_window, an_outcome
 
 
@@ -77,7 +78,7 @@ class WorldActuator:
 def main(url, world_path, seconds):
     journal, world, application = open_journal(url), World(Path(world_path)), f"controller-{os.getpid()}"
     keeper = LeaseKeeper(Leadership(journal.leases, "world", application, float(seconds)))
-    journal.led_by(lambda: keeper.lease)
+    journal = journal.bind_to(lambda: keeper.lease)
     keeper.start()
     loop, term = None, 0
     while True:
@@ -90,7 +91,7 @@ def main(url, world_path, seconds):
             close_left_open(journal, keeper.leadership.before, actuator.held(), time.time())
             both = Growing(world, application)
             settings = LoopSettings(policy_interval=0.01)
-            loop = Loop(application, both, both, AgreeingManager(), journal, actuator, settings)
+            loop = Loop(application, Ports(both, both, AgreeingManager(), journal, actuator), settings)
         if loop is not None:
             loop.tick(time.time())
         time.sleep(0.01)

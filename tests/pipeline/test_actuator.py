@@ -8,6 +8,7 @@ from penstock.dataflow.window import EXECUTORS
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import BINS, ExpectedEffect, MoveState
 from penstock.errors import ActionFailed, SparkUnavailable
+from penstock.migrate.mover import MovesEnded
 from penstock.pipeline.actuator import PATIENCE_SECONDS, BoardActuator
 from tests.pipeline.test_board import a_board, a_scale
 
@@ -105,7 +106,7 @@ class State:
     def carry_out(self, action):
         self.log.append(action)
 
-    def ended(self):
+    def poll(self):
         return self.outcome
 
     def stop(self, reason):
@@ -133,7 +134,7 @@ def test_executors_come_before_state_and_go_after_it(sizes, order):
     actuator = BoardActuator(board, executors, 4, state)
     actuator.begin(0.0, a_scale(**sizes))
     assert log == order[:1] and actuator.poll(1.0) is None
-    executors.ready, state.outcome = True, (Status.DONE, 2, "moved")
+    executors.ready, state.outcome = True, MovesEnded(Status.DONE, 2, "moved")
     outcome = actuator.poll(2.0)
     assert log == order and outcome.status is Status.DONE
     assert "2 bins moved" in outcome.detail and "registered" in outcome.detail
@@ -167,7 +168,7 @@ def test_state_that_did_not_arrive_makes_the_change_partial_at_once():
     actuator = BoardActuator(board, state=state)
     actuator.begin(0.0, a_scale(f=4))
     assert actuator.poll(1.0) is None
-    state.outcome = (Status.PARTIAL, 1, "an executor died")
+    state.outcome = MovesEnded(Status.PARTIAL, 1, "an executor died")
     outcome = actuator.poll(2.0)
     assert (outcome.status, outcome.observed["f"]) == (Status.PARTIAL, 2)
     assert outcome.detail == "1 bins moved: an executor died"
@@ -188,7 +189,7 @@ def test_moves_of_their_own_and_what_is_given_up():
     actuator, move = BoardActuator(a_board(), state=state), MoveState((), "uneven", EFFECT)
     actuator.begin(0.0, move)
     assert log == [move] and actuator.poll(1.0) is None
-    state.outcome = (Status.PARTIAL, 3, "one came back")
+    state.outcome = MovesEnded(Status.PARTIAL, 3, "one came back")
     outcome = actuator.poll(2.0)
     assert (outcome.status, dict(outcome.observed)) == (Status.PARTIAL, {BINS: 3})
     actuator.begin(3.0, move)

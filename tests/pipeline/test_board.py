@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dataflow.window import ApplicationWindow, Execution
+from penstock.dataflow.window import OperatorWindow
+from penstock.decide.limits import WithinLimits
 from penstock.decide.policy import ExpectedEffect, Hold, Scale
 from penstock.errors import BadInput, NotFound
 from penstock.pipeline.board import Board
-from penstock.pipeline.limits import WithinLimits
 
 LIMITS = {"f": (1, 8), "g": (2, 4), "s": (3, 3)}
 EFFECT = ExpectedEffect("")
@@ -24,7 +24,7 @@ def a_scale(**sizes):
 
 def test_sizes_stay_within_limits_and_fixed_functions_as_they_are():
     board = a_board(f=50)
-    assert board.wanted() == {"f": 8, "g": 2, "s": 3}
+    assert board.wanted == {"f": 8, "g": 2, "s": 3}
     assert board.change({"f": 0, "g": 9, "s": 1, "unknown": 4}) == {"f": 1, "g": 4, "s": 3}
 
 
@@ -32,7 +32,7 @@ def test_a_pin_holds_against_the_policy_until_it_is_given_back():
     board = a_board()
     board.pin("f", 5)
     assert board.change({"f": 2})["f"] == 5
-    assert board.pinned() == {"f": 5}
+    assert board.pinned == {"f": 5}
     board.pin("f", None)
     assert board.change({"f": 2})["f"] == 2
 
@@ -53,15 +53,15 @@ def test_a_function_with_state_has_its_size_when_its_state_has_moved():
     board = a_board()
     board.settle("f", 1)
     board.change({"f": 4})
-    assert (board.wanted()["f"], board.sizes()["f"], board.begin_batch("f")) == (4, 1, 1)
+    assert (board.wanted["f"], board.sizes["f"], board.begin_batch("f")) == (4, 1, 1)
     board.settle("f", 99)
-    assert board.sizes()["f"] == 8
+    assert board.sizes["f"] == 8
 
 
 def test_pins_of_the_run_before_are_taken_up_as_far_as_they_are_allowed():
     board = a_board()
     board.restore({"f": 5, "g": 9, "s": 2, "gone": 1})
-    assert board.pinned() == {"f": 5}
+    assert board.pinned == {"f": 5}
 
 
 class Fixed:
@@ -74,7 +74,7 @@ class Fixed:
         return self.answer
 
 
-WINDOW = ApplicationWindow("p", 0.0, 10.0, Execution.PER_OPERATOR, {"f": 2, "g": 2, "s": 3}, ())
+WINDOW = OperatorWindow("p", 0.0, 10.0, {"f": 2, "g": 2, "s": 3}, ())
 
 
 def test_a_proposal_is_brought_within_limits_and_says_so():

@@ -12,25 +12,21 @@ from dataclasses import replace
 import pytest
 
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.summary import measured_figures, summarise
-from penstock.dataflow.window_record import plain_query, query_from
-from penstock.decide.autrascale import AutraScalePolicy
-from penstock.decide.autrascale_settings import AutraScaleSettings
-from penstock.decide.ds2 import Ds2Policy, query_needs
-from penstock.decide.ds2_settings import Ds2Settings
-from penstock.decide.loads import query_loads
+from penstock.dataflow.summary import measure_figures, read_operator_query, summarise, write_query
+from penstock.decide.ds2.policy import Ds2Policy, size_operator_query
+from penstock.decide.goals import Goals
 from penstock.decide.policy import Scale
-from penstock.decide.queueing import QueueingPolicy
-from penstock.decide.queueing_settings import QueueingSettings
+from penstock.decide.queueing.queues import read_loads
 from penstock.pipeline import Pipeline, files
 from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor, Reading
-from penstock.settings import Settings
+from penstock.settings.model import Settings
+from tests.decide.built import built
 from tests.pipeline.test_monitor import SETTINGS
 from tests.pipeline.virtual_pipeline import VirtualPipeline
 
 HELD = {"store": 1, "resize": 2, "recognise": 4}
 PER_SECOND = {"store": 50.0, "resize": 50.0, "recognise": 5.0}
-DS2 = Ds2Settings(utilisation=1.0, catch_up_seconds=20.0)
+DS2 = Goals(utilisation=1.0, catch_up=20.0)
 
 
 def images(fixed=()):
@@ -66,7 +62,7 @@ def window_of(resized=(50, 50), recognised=(50, 50), waiting=0.0, stored_behind=
     assert isinstance(monitor.observe(0.0, HELD, readings), NotReady)
     for name, counts in {"store": (50, 50), "resize": resized, "recognise": recognised}.items():
         for number, records in enumerate(counts):
-            monitor.finished(batch(name, 5.0 * (number + 1), records))
+            monitor.take_in(batch(name, 5.0 * (number + 1), records))
     return monitor.observe(10.0, HELD, readings)
 
 
@@ -83,26 +79,26 @@ def test_several_topics_from_outside_count_once_each_and_with_what_a_function_wr
         "join": {"a": Reading(30.0, 0.0), "b": Reading(20.0, 60.0)},
     }
     monitor.observe(0.0, held, readings)
-    monitor.finished(BatchDone("copy", 0, 4.0, 9.0, 1, (InstanceWork(0, 300, 300, 0, 5.0),)))
-    monitor.finished(BatchDone("join", 0, 4.0, 9.0, 1, (InstanceWork(0, 400, 0, 0, 5.0),)))
+    monitor.take_in(BatchDone("copy", 0, 4.0, 9.0, 1, (InstanceWork(0, 300, 300, 0, 5.0),)))
+    monitor.take_in(BatchDone("join", 0, 4.0, 9.0, 1, (InstanceWork(0, 400, 0, 0, 5.0),)))
     (query,) = monitor.observe(10.0, held, readings).queries
-    rates = {name: (one.offered_per_second, one.observed_per_second) for name, one in query.sources.items()}
+    rates = {name: (one.offered_per_second, one.observed_per_second) for name, one in query.readings.items()}
     # join reads 40/s of the 80/s that come: half of each topic
     assert rates == {"copy": (30, 30), "join": (80, 40), "a": (30, 15), "b": (20, 10)}
     assert (query.sources["a"].backlog_records, query.sources["b"].backlog_records) == (0, 60)
     # copy does 60/s and join 80/s; join is fed 30 + 20 + 30, and 60 in 20 s are 3/s more
-    needs = query_needs(query, held, DS2)
+    needs = size_operator_query(query, held, DS2)
     assert needs.exact == pytest.approx({"a": 1, "b": 1, "copy": 0.5, "join": 83 / 80})
 
 
 def overdue(window):
-    return dict(window.queries[0].overdue_records)
+    return {name: topic.overdue_records for name, topic in window.queries[0].topics.items()}
 
 
 def test_a_batch_under_way_and_one_that_waits_are_no_backlog():
     # 100 written and 50 read: 50 wait, and two batches of 25 would be as many
     window = window_of(recognised=(25, 25))
-    assert window.queries[0].sources["recognise"].backlog_records == 50
+    assert window.queries[0].topics["recognise"].backlog_records == 50
     assert overdue(window) == {"store": 0.0, "resize": 0.0, "recognise": 0.0}
 
 
@@ -147,7 +143,7 @@ class TestDs2:
 
 
 def test_the_queueing_policy_serves_what_is_overdue_and_learns_from_what_is_fed():
-    (load,) = query_loads(window_of(resized=(350, 350)), frozenset(), 20.0)
+    (load,) = read_loads(window_of(resized=(350, 350)), frozenset(), 20.0)
     station = load.stations["recognise"]
     assert (station.arrival, station.fed) == pytest.approx((35.0, 10.0))
     assert (load.stations["resize"].arrival, load.offered_per_second) == (10.0, 10.0)
@@ -156,26 +152,27 @@ def test_the_queueing_policy_serves_what_is_overdue_and_learns_from_what_is_fed(
 @pytest.mark.parametrize(("resized", "needed"), [((50, 50), 3), ((350, 350), 9)])
 def test_the_queueing_policy_grows_for_what_waits_between_functions(resized, needed):
     # at a load of 0.8 and 5/s each: 10/s need 2.5 instances, 35/s need 8.75
-    settings = QueueingSettings(latency_target_seconds=30.0, catch_up_seconds=20.0)
-    answer = QueueingPolicy(settings).propose(window_of(resized=resized))
+    answer = built("queueing", latency_target=30.0, catch_up=20.0).propose(window_of(resized=resized))
     assert isinstance(answer, Scale)
     assert answer.parallelism["recognise"] == needed
 
 
 def test_autrascale_catches_up_and_takes_the_rate_from_outside_for_that_of_its_model():
-    policy = AutraScalePolicy(AutraScaleSettings(throughput=DS2, latency_target_seconds=30.0))
+    policy = built("autrascale", utilisation=1.0, catch_up=20.0, latency_target=30.0)
     answer = policy.propose(window_of(resized=(350, 350)))
     assert isinstance(answer, Scale)
     assert answer.parallelism["recognise"] == 7
-    (model,) = policy.dump()["models"]
-    assert model["rate"] == 10.0
+    (model,) = policy.models
+    assert model.rate == 10.0
 
 
 @pytest.mark.parametrize("records", [float("nan"), float("inf"), -1.0])
 def test_a_backlog_that_cannot_be_is_not_decided_by(records):
     window = window_of()
-    query = replace(window.queries[0], overdue_records={"recognise": records})
-    for policy in (Ds2Policy(DS2), QueueingPolicy(QueueingSettings(latency_target_seconds=30.0))):
+    (query,) = window.queries
+    topics = {"recognise": replace(query.topics["recognise"], overdue_records=records)}
+    query = replace(query, topics=topics)
+    for policy in (Ds2Policy(DS2), built("queueing", latency_target=30.0)):
         answer = policy.propose(replace(window, queries=(query,)))
         assert isinstance(answer, NotReady) and "the backlog of 'recognise' cannot be right" in answer.reason
 
@@ -187,17 +184,18 @@ def test_figures_of_a_pipeline_count_what_comes_from_outside_and_every_backlog_o
     summary = summarise(query)
     assert (summary.offered_per_second, summary.observed_per_second) == (10.0, 10.0)
     assert summary.backlog_records == 90.0
-    assert measured_figures(window)["offered_per_second"] == 10.0
+    assert measure_figures(window)["offered_per_second"] == 10.0
 
 
 def test_a_recorded_window_is_decided_alike():
     window = window_of(resized=(350, 350))
     (query,) = window.queries
-    rest = {"name": query.name, "period_seconds": None, "latency_seconds": query.latency_seconds}
-    again = query_from(query.query_id, plain_query(query), window.start, window.end, rest)
-    assert again.overdue_records == query.overdue_records
-    older = {key: value for key, value in plain_query(query).items() if key != "overdue"}
-    assert query_from(query.query_id, older, window.start, window.end, rest).overdue_records == {}
+    again = read_operator_query(
+        replace(summarise(query), detail=write_query(query)), window.start, window.end
+    )
+    assert again.topics == query.topics and again.sources == query.sources
+    decided = [Ds2Policy(DS2).propose(replace(window, queries=(one,))) for one in (query, again)]
+    assert decided[0] == decided[1]
 
 
 def test_a_backlog_between_functions_is_worked_off_and_the_size_comes_back():
@@ -212,7 +210,19 @@ def test_a_backlog_between_functions_is_worked_off_and_the_size_comes_back():
     for name in ("split", "count"):
         run.board.pin(name, None)
     run.run(130)
-    assert run.board.wanted() == {"split": 10, "count": 40}
+    assert run.board.wanted == {"split": 10, "count": 40}
     run.run(400)
-    assert run.errors == [] and run.board.wanted() == {"split": 10, "count": 20}
+    assert run.errors == [] and run.board.wanted == {"split": 10, "count": 20}
     assert run.waiting["count"] < 2 * 20 * 505
+
+
+@pytest.mark.parametrize("activation", [1, 2])
+def test_a_hot_key_does_not_feed_growth_and_is_named(activation):
+    # one word of four makes one instance of count serve a quarter: 404 words in a second of 2,000
+    settings = Settings(policy="ds2", **{**SETTINGS, "activation_intervals": activation, "catch_up": 600.0})
+    run = VirtualPipeline(settings, hot=0.25).run(1200)
+    assert run.errors == [] and run.waiting["count"] > 1_000_000
+    largest = max(action.planned["count"] for action in run.record.records)
+    assert largest <= 22, [action.planned for action in run.record.records]
+    reason = list(run.record.verdicts)[-1].verdict.reason
+    assert "count: 1 of " in reason and "a key is hot" in reason

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from penstock.control import find
 from penstock.errors import ActionFailed, NotLeading
 from penstock.journal.store import open_journal
-from penstock.loop import Cycle
 from penstock.pipeline.handle import PipelineHandle
 from penstock.pipeline.leader import Leadership, LeaseKeeper
-from penstock.settings import Settings
+from penstock.runtime.control import find_running
+from penstock.runtime.loop import Cycle
+from penstock.settings.model import Settings
 from tests.pipeline.test_definition import thumbnails
 
 
@@ -94,7 +94,7 @@ def test_the_first_leads_and_answers_and_the_second_takes_over_when_it_stops(pla
         assert second.status()["functions"]["resize"] == {"reads": ["images"], "writes": "small"}
         with pytest.raises(NotLeading, match="thumbnails is not run by this process; a leads"):
             second.scale("resize", 3)
-        assert find(place / "run" / "pipelines", None).ask("scale", function="resize", parallelism=3)
+        assert find_running(place / "run" / "pipelines", None).ask("scale", function="resize", parallelism=3)
         until(lambda: "tick" in terms[0].said)
         assert ("resize", 3) in terms[0].said and first.status()["error"] == "no window"
         first.stop()
@@ -102,7 +102,9 @@ def test_the_first_leads_and_answers_and_the_second_takes_over_when_it_stops(pla
         assert first.batches("resize") == ("a batch",) and not first.status()["leads"]
         until(lambda: second.leads)
         assert len(later) == 1
-        until(lambda: find(place / "run" / "pipelines", None).ask("status")["status"]["leader"] == "b")
+        until(
+            lambda: find_running(place / "run" / "pipelines", None).ask("status")["status"]["leader"] == "b"
+        )
 
 
 def test_one_who_has_lost_the_lead_stops_its_functions_and_stands_by(place):

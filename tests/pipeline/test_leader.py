@@ -4,21 +4,10 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from penstock.errors import JournalUnavailable
 from penstock.journal.leases import Lease
-from penstock.journal.store import open_journal
-from penstock.pipeline.board import Board
+from penstock.pipeline.board import Board, SizeMemory, Sizes
 from penstock.pipeline.leader import Leadership, LeaseKeeper
-from penstock.pipeline.sizes import SizeMemory, Sizes
-
-
-@pytest.fixture
-def journal(tmp_path):
-    opened = open_journal(tmp_path / "journal.db")
-    yield opened
-    opened.close()
 
 
 def candidate(journal, holder, patience=8.0):
@@ -111,8 +100,8 @@ def test_sizes_and_pins_are_those_of_the_run_before(journal):
 
 
 def test_sizes_that_cannot_be_read_or_kept_are_done_without(journal):
-    memory = SizeMemory(Away(journal), "words")
-    memory._memories.away = True
+    away = Away(journal)
+    memory, away.away = SizeMemory(away, "words"), True
     assert memory.recall() == Sizes()
     memory.keep(1.0, Board({"f": (1, 8)}, {}))
     journal.remember(1.0, "words", "pipeline sizes", "f", {"instances": "many"})

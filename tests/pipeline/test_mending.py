@@ -22,7 +22,7 @@ def test_a_batch_that_ends_well_begins_the_count_anew():
     mending = Mending()
     for _ in range(5):
         assert len(tries(mending, 0.0, 4)) == 2
-        mending.worked()
+        mending.note_batch()
     assert not mending.given_up
 
 
@@ -36,6 +36,6 @@ def test_a_clock_that_goes_back_does_not_put_a_start_off():
 def test_a_query_that_runs_for_long_is_well_though_nothing_came():
     mending = Mending()
     tries(mending, 0.0, 20)
-    mending.runs(20.0)
-    mending.runs(20.0 + CALM_SECONDS)
+    mending.note_running(20.0)
+    mending.note_running(20.0 + CALM_SECONDS)
     assert len(tries(mending, 200.0, 200)) == MOST_TRIES

@@ -6,9 +6,9 @@ import pytest
 
 from penstock.decide.outcome import Status
 from penstock.errors import BadInput
-from penstock.pipeline.sizes import KIND, SizeMemory
+from penstock.pipeline.board import KIND, SizeMemory
 from penstock.pipeline.spark_term import Term
-from penstock.settings import Settings
+from penstock.settings.model import Settings
 from tests.pipeline.test_monitor import SETTINGS
 from tests.pipeline.virtual_pipeline import VirtualPipeline, word_count
 
@@ -51,10 +51,10 @@ def test_a_size_set_by_hand_holds_at_once_and_is_an_action_like_any_other(virtua
     (action,) = virtual.record.records
     assert dict(action.planned) == {"split": 7} and action.reason == "set by hand"
     assert action.status is Status.DONE
-    assert kept.bodies["words", KIND, "split"] == {"instances": 7, "pinned": True}
+    assert kept.bodies["words", KIND, "split"] == {"instances": 7, "pinned": True, "at": 1.0}
     term.scale("split", None)
     term.tick(2.5)
-    assert kept.bodies["words", KIND, "split"] == {"instances": 7, "pinned": False}
+    assert kept.bodies["words", KIND, "split"] == {"instances": 7, "pinned": False, "at": 2.5}
     assert len(virtual.record.records) == 1
 
 

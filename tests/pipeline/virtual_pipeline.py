@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.decide.manager import ScalingManager
+from penstock.decide.limits import WithinLimits
+from penstock.decide.manager.manager import ScalingManager
 from penstock.decide.registry import policy_entry
-from penstock.loop import Loop, LoopSettings
 from penstock.pipeline import Pipeline, files
 from penstock.pipeline.actuator import BoardActuator
 from penstock.pipeline.board import Board
-from penstock.pipeline.limits import WithinLimits
 from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor, Reading
-from penstock.settings import Settings
+from penstock.runtime.loop import Loop, LoopSettings
+from penstock.runtime.ports import Ports
+from penstock.settings.model import Settings
 from penstock.simulate.ports import MemoryRecord
 
 BATCH_SECONDS = 5.0
@@ -35,10 +36,14 @@ def word_count(most=40):
 
 @dataclass
 class VirtualPipeline:
-    """Every five seconds each function serves what waits, or as much as its instances can."""
+    """Every five seconds each function serves what waits, or as much as its instances can.
+
+    `hot` is the share of the words that are one word, which one instance of count has to serve.
+    """
 
     settings: Settings
     rate: float = RATE
+    hot: float = 0.0
     now: float = 0.0
     waiting: dict[str, float] = field(default_factory=lambda: {"split": 0.0, "count": 0.0})
 
@@ -46,22 +51,17 @@ class VirtualPipeline:
         layout = word_count().layout()
         self.board = Board({"split": (1, 40), "count": (1, 40)}, {})
         self.monitor = Monitor("words", layout)
-        policy = policy_entry(self.settings.policy).make(self.settings)
+        policy = policy_entry(self.settings.run.policy).make(self.settings)
         self.record = MemoryRecord()
-        self.loop = Loop(
-            "words",
-            self,
-            WithinLimits(policy, self.board.limits, self.board.pinned),
-            ScalingManager(self.settings.manager()),
-            self.record,
-            BoardActuator(self.board),
-            LoopSettings(policy_interval=self.settings.policy_interval),
-        )
+        limited = WithinLimits(policy, self.board.limits, lambda: self.board.pinned)
+        manager = ScalingManager(self.settings.manager, self.settings.bounds, self.settings.goals)
+        ports = Ports(self, limited, manager, self.record, BoardActuator(self.board))
+        self.loop = Loop("words", ports, LoopSettings(policy_interval=self.settings.manager.policy_interval))
         self.errors = []
 
     def observe(self, now):
         return self.monitor.observe(
-            now, self.board.wanted(), {"split": {"sentences": Reading(self.rate, self.waiting["split"])}}
+            now, self.board.wanted, {"split": {"sentences": Reading(self.rate, self.waiting["split"])}}
         )
 
     def pass_batch(self):
@@ -69,16 +69,18 @@ class VirtualPipeline:
         self.waiting["split"] += self.rate * BATCH_SECONDS
         for name in ("split", "count"):
             held = self.board.begin_batch(name)
-            served = min(self.waiting[name], held * BATCH_SECONDS / COSTS[name])
+            hot = self.hot if name == "count" else 0.0
+            shares = [(1 - hot) / held + hot * (n == 0) for n in range(held)]
+            served = min(self.waiting[name], BATCH_SECONDS / COSTS[name] / max(shares))
             self.waiting[name] -= served
             if name == "split":
                 self.waiting["count"] += served * WORDS
             work = tuple(
-                InstanceWork(n, served / held, served / held * SELECTIVITY[name], 0.0,
-                             served / held * COSTS[name])
-                for n in range(held)
+                InstanceWork(n, served * share, served * share * SELECTIVITY[name], 0.0,
+                             served * share * COSTS[name])
+                for n, share in enumerate(shares)
             )  # fmt: skip
-            self.monitor.finished(BatchDone(name, int(self.now), self.now - 5, self.now, held, work))
+            self.monitor.take_in(BatchDone(name, int(self.now), self.now - 5, self.now, held, work))
             self.board.end_batch(name)
 
     def run(self, seconds):

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from penstock.dataflow.window import EXECUTORS, Execution
-from penstock.simulate.batch_source import BatchSource
+from penstock.dataflow.window import EXECUTORS, SlotWindow
 from penstock.simulate.batches import VirtualBatches
-from penstock.simulate.measures import measure
-from penstock.simulate.oracle import least_instances
-from penstock.simulate.run import simulate
+from penstock.simulate.measures import least_instances, measure
+from penstock.simulate.run import BatchSource, simulate
 from penstock.simulate.virtual import BACKLOG, LATENCY, READ
 from tests.simulate.experiments import an_experiment
 
@@ -35,7 +33,7 @@ def test_a_batch_takes_its_serial_time_and_the_waves_of_its_stages():
     assert (last.slots, last.stages[1].tasks, last.start % 10) == (4, 8, 0)
     assert first.start == 10 and [batch.batch_id for batch in batches.finished] == [0, 1, 2, 3, 4]
     # half a trigger interval of waiting, and the batch
-    assert batches.latency() == pytest.approx(5 + 5.1, abs=0.01)
+    assert batches.latency == pytest.approx(5 + 5.1, abs=0.01)
     assert batches.seen[20:50, READ].sum() == pytest.approx(6000, rel=0.01)
 
 
@@ -62,7 +60,7 @@ def test_a_policy_sees_what_spark_would_show():
     batches.advance(40)
     window = source.observe(40.0)
     (query,) = window.queries
-    assert window.execution is Execution.SHARED_SLOTS and window.slots == 4
+    assert isinstance(window, SlotWindow) and window.slots == 4
     assert window.parallelism == {EXECUTORS: 2} and query.period_seconds == 10
     assert len(query.batches) == 3 and query.batches[-1].stages[0].records_in.sum() == pytest.approx(2000)
     assert query.sources["events"].offered_per_second == pytest.approx(200, rel=0.1)

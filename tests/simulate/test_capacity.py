@@ -5,29 +5,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.simulate.capacity import Linear, Table, Usl, capacities
-from penstock.simulate.oracle import least_instances, true_demand
+from penstock.simulate.capacity import Linear, Table, Usl, tabulate_capacity
+from penstock.simulate.measures import least_instances, true_demand
 from tests.simulate.experiments import an_experiment
 
 
 def test_linear():
-    assert capacities(Linear(), 0.01, 3).tolist() == pytest.approx([0, 100, 200, 300])
+    assert tabulate_capacity(Linear(), 0.01, 3).tolist() == pytest.approx([0, 100, 200, 300])
 
 
 def test_universal_scalability_law_by_hand():
     # 4 / (1 + 0.1·3 + 0.01·4·3) = 4 / 1.42
     curve = Usl(kind="usl", alpha=0.1, beta=0.01)
-    assert capacities(curve, 0.01, 4)[4] == pytest.approx(400 / 1.42)
-    assert capacities(curve, 0.01, 4)[1] == pytest.approx(100)
+    assert tabulate_capacity(curve, 0.01, 4)[4] == pytest.approx(400 / 1.42)
+    assert tabulate_capacity(curve, 0.01, 4)[1] == pytest.approx(100)
 
 
 def test_a_table_is_linear_between_its_points_and_flat_after_them():
     curve = Table(kind="table", capacity={4: 300, 2: 200})
-    assert capacities(curve, None, 6).tolist() == pytest.approx([0, 100, 200, 250, 300, 300, 300])
+    assert tabulate_capacity(curve, None, 6).tolist() == pytest.approx([0, 100, 200, 250, 300, 300, 300])
 
 
 def test_no_service_time_is_no_limit():
-    assert capacities(Linear(), None, 1).tolist() == [0, np.inf]
+    assert tabulate_capacity(Linear(), None, 1).tolist() == [0, np.inf]
 
 
 CURVES = st.one_of(

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from penstock.simulate.distributions import Deterministic, Exponential, Gamma, Lognormal
-from penstock.simulate.disturbances import disturbances, offered_records
-from penstock.simulate.oracle import least_instances
+from penstock.simulate.capacity import Distribution
+from penstock.simulate.flow import VirtualDataflow
+from penstock.simulate.measures import least_instances
 from penstock.simulate.ports import VirtualSource
-from penstock.simulate.virtual import LATENCY, READ, VirtualDataflow
+from penstock.simulate.virtual import LATENCY, READ, draw_disturbances, draw_offered
 from tests.simulate.experiments import an_experiment
 
 
@@ -45,10 +45,10 @@ def test_when_all_have_failed_nothing_is_processed():
 def test_random_failures_come_as_often_as_they_are_said_to():
     failure = {"operator": "parse", "every": "1000s", "lasts": "20s"}
     experiment = an_experiment(duration=200_000, operators=parse(instances=2), failures=[failure])
-    found = disturbances(experiment, 4)
+    found = draw_disturbances(experiment, 4)
     spells = np.flatnonzero(np.diff(found.failed[:, 1]) > 0)
     assert 150 < len(spells) < 250 and found.failed[:, 1].sum() == pytest.approx(20 * len(spells), rel=0.05)
-    again, other = disturbances(experiment, 4), disturbances(experiment, 5)
+    again, other = draw_disturbances(experiment, 4), draw_disturbances(experiment, 5)
     assert np.array_equal(found.failed, again.failed) and not np.array_equal(found.failed, other.failed)
     assert found.steady_until(0) == spells[0] + 1 and found.changes[-1] == 200_000
 
@@ -56,7 +56,7 @@ def test_random_failures_come_as_often_as_they_are_said_to():
 def test_neighbours_slow_all_operators_down_again_and_again():
     neighbours = {"every": "200s", "lasts": "50s", "capacity": 0.5}
     experiment = an_experiment(duration=20_000, interference={"neighbours": neighbours})
-    shares = disturbances(experiment, 0).shares
+    shares = draw_disturbances(experiment, 0).shares
     assert set(np.unique(shares)) == {0.5, 1.0} and (shares[:, 0] == shares[:, 1]).all()
     assert 0.1 < (shares[:, 0] < 1).mean() < 0.35
 
@@ -78,7 +78,7 @@ def test_instances_beyond_the_cores_slow_each_other_down_and_the_oracle_knows():
     assert least_instances(quiet)[0, 1] == 4
     least = int(least_instances(crowded)[0, 1])
     held = np.array([1, least])
-    assert crowded.capacity_of(held)[1] * crowded.undisturbed(held) >= 6500
+    assert crowded.capacity_of(held)[1] * crowded.slow_down(held) >= 6500
 
 
 def test_a_remote_service_takes_only_so_much_however_many_ask():
@@ -108,7 +108,7 @@ def test_a_source_outside_takes_no_core_from_instances():
     crowd = {"operators": parse(instances=6), "interference": {"cores": 6, "weight": 0.5}}
     inside = an_experiment(**crowd)
     outside = an_experiment(**crowd, sources={"events": {"rate": "constant:1000", "slots": 0}})
-    assert (inside.undisturbed(inside.initial) < 1, outside.undisturbed(outside.initial)) == (True, 1.0)
+    assert (inside.slow_down(inside.initial) < 1, outside.slow_down(outside.initial)) == (True, 1.0)
 
 
 def test_coordination_adds_latency_with_each_instance():
@@ -120,10 +120,10 @@ def test_coordination_adds_latency_with_each_instance():
 
 def test_poisson_arrivals_scatter_and_are_the_same_for_every_policy():
     experiment = an_experiment(sources={"events": {"rate": "constant:100", "arrivals": "poisson"}})
-    drawn = offered_records(experiment, 1)[:, 0]
+    drawn = draw_offered(experiment, 1)[:, 0]
     assert drawn.mean() == pytest.approx(100, rel=0.05) and drawn.var() == pytest.approx(100, rel=0.25)
-    assert np.array_equal(drawn, offered_records(experiment, 1)[:, 0])
-    assert not np.array_equal(drawn, offered_records(experiment, 2)[:, 0])
+    assert np.array_equal(drawn, draw_offered(experiment, 1)[:, 0])
+    assert not np.array_equal(drawn, draw_offered(experiment, 2)[:, 0])
     assert experiment.offered[0, 0] == 100
 
 
@@ -137,14 +137,14 @@ def test_variability_follows_from_the_distributions_unless_it_is_given():
 @pytest.mark.parametrize(
     "kind",
     [
-        Deterministic(),
-        Exponential(kind="exponential"),
-        Lognormal(kind="lognormal", cv=0.7),
-        Gamma(kind="gamma", cv=0.4),
-        Gamma(kind="gamma", cv=1.6),
+        Distribution(),
+        Distribution(kind="exponential"),
+        Distribution(kind="lognormal", cv=0.7),
+        Distribution(kind="gamma", cv=0.4),
+        Distribution(kind="gamma", cv=1.6),
     ],
 )
 def test_service_times_have_their_mean_and_variation(kind):
-    drawn = kind.factors(np.random.default_rng(1), 200_000)
+    drawn = kind.draw_factors(np.random.default_rng(1), 200_000)
     assert drawn.mean() == pytest.approx(1, rel=0.02)
     assert drawn.var() == pytest.approx(kind.squared_variation, rel=0.05, abs=1e-12)

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from penstock.decide.queues import markov_response_seconds
-from penstock.simulate.event_kernel import BINS, count_latencies, percentiles
-from penstock.simulate.events import VirtualEvents
+from penstock.decide.queueing.queues import markov_response_seconds
+from penstock.simulate.events import BINS, VirtualEvents, count_latencies, percentiles
 from penstock.simulate.measures import measure
 from penstock.simulate.run import simulate
 from penstock.simulate.virtual import BACKLOG, LATENCY, QUEUED, READ

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.simulate.flow import VirtualDataflow, share_records
 from penstock.simulate.ports import VirtualSource
-from penstock.simulate.virtual import BACKLOG, LATENCY, QUEUED, READ, VirtualDataflow, instance_shares
+from penstock.simulate.virtual import BACKLOG, LATENCY, QUEUED, READ
 from tests.simulate.experiments import an_experiment
 
 DIAMOND = {
@@ -133,7 +134,7 @@ def test_with_skew_an_operator_is_full_when_its_busiest_instance_is():
 
 
 def test_a_single_instance_knows_no_skew():
-    assert instance_shares(np.array([1, 2]), np.array([0.0, 1.0])).tolist() == [1.0, 1.0, 0.0]
+    assert share_records(np.array([1, 2]), np.array([0.0, 1.0])).tolist() == [1.0, 1.0, 0.0]
 
 
 def test_one_advance_is_the_same_as_many():

@@ -2,9 +2,10 @@
 
 import pytest
 
+from penstock.simulate.flow import VirtualDataflow
 from penstock.simulate.loading import load
 from penstock.simulate.run import simulate
-from penstock.simulate.virtual import LATENCY, VirtualDataflow
+from penstock.simulate.virtual import LATENCY
 
 LAST_HOUR = slice(-3600, None)
 
@@ -13,7 +14,7 @@ def ended(scenario, policy):
     """Instances of scaled operators in the end, and the latency of the last hour over its target."""
     run = simulate(load(scenario), policy, 0)
     assert run.errors == {}
-    target = run.experiment.settings.latency_target
+    target = run.experiment.settings.goals.latency_target
     return run.held[-1][run.experiment.scaled].sum(), run.seen[LAST_HOUR, LATENCY].mean() / target
 
 

@@ -5,40 +5,33 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from penstock.cli import perform
-from penstock.dataflow.batches import BatchExecution, StageExecution
-from penstock.dataflow.window_record import MOST_TASKS, plain_query, query_from
-from penstock.decide.manager import ScalingManager
+from penstock.commands.offline import replay_journal
+from penstock.decide.manager.manager import ScalingManager
 from penstock.decide.registry import policy_entry
-from penstock.errors import BadMetrics
-from penstock.former_runs import KIND
+from penstock.journal.former_runs import KIND
 from penstock.journal.store import open_journal
-from penstock.loop import Loop, LoopSettings
+from penstock.runtime.loop import Loop, LoopSettings
+from penstock.runtime.ports import Ports
 from penstock.simulate.ports import VirtualActuator
-from penstock.simulate.replay import replay
-from penstock.simulate.run import simulated
-from tests.fakes import a_query
+from penstock.simulate.replay import replay_windows
+from penstock.simulate.run import build_application
+from tests.fakes import FixedPolicy
 from tests.simulate.test_batches import spark
 
 
 def recorded(path, policy="ds2", experiment=None):
     """Run the loop over simulated batches with a real journal."""
     experiment = experiment or spark("steps:0=200,900=700", duration=1800, noise=0.02)
-    application, source = simulated(experiment, 0)
+    application, source = build_application(experiment, 0)
     actuator, journal = VirtualActuator(application), open_journal(path)
     settings = experiment.settings
-    loop = Loop(
-        experiment.name,
-        source,
-        policy_entry(policy).make(settings),
-        ScalingManager(settings.manager()),
-        journal,
-        actuator,
-        LoopSettings(policy_interval=settings.policy_interval),
-    )
+    made = policy_entry(policy).make(settings)
+    manager = ScalingManager(settings.manager, settings.bounds, settings.goals)
+    ports = Ports(source, made, manager, journal, actuator)
+    loop = Loop(experiment.name, ports, LoopSettings(policy_interval=settings.manager.policy_interval))
     while application.now < experiment.seconds:
         due = (application.now // 20 + 1) * 20
         application.advance(due if actuator.ends_at is None else min(due, actuator.ends_at))
@@ -48,8 +41,8 @@ def recorded(path, policy="ds2", experiment=None):
 
 def test_the_policy_that_decided_decides_the_same_again(tmp_path):
     journal, settings = recorded(tmp_path / "journal.db")
-    found = replay(
-        journal.observations(), journal.actions(), policy_entry("ds2").make(settings), settings.manager()
+    found = replay_windows(
+        journal.observations(), journal.actions(), policy_entry("ds2").make(settings), settings
     )
     assert found.steps == found.steps_done == len(journal.actions()) > 0
     assert found.first_difference is None and found.unobserved == 0 and found.warning is None
@@ -63,14 +56,14 @@ def test_moved_state_is_no_change_of_size(tmp_path):
     (first, *_) = journal.actions()
     moved = replace(first, planned={"bins": 2}, intended_at=first.intended_at + 100)
     made = policy_entry("ds2").make(settings)
-    found = replay(journal.observations(), (*journal.actions(), moved), made, settings.manager())
+    found = replay_windows(journal.observations(), (*journal.actions(), moved), made, settings)
     assert found.steps_done == len(journal.actions()) and found.first_difference is None
 
 
 def test_another_policy_is_warned_of_where_it_was_not_observed(tmp_path):
     journal, settings = recorded(tmp_path / "journal.db")
     other = policy_entry("dynamic-allocation").make(settings)
-    found = replay(journal.observations(), journal.actions(), other, settings.manager())
+    found = replay_windows(journal.observations(), journal.actions(), other, settings)
     first = found.first_difference
     assert first is not None and first.observed and found.unobserved > 0
     assert all(moment.observed for moment in found.moments if moment.at <= first.at)
@@ -83,7 +76,7 @@ def test_another_policy_is_warned_of_where_it_was_not_observed(tmp_path):
 def test_a_size_that_it_would_hold_already_is_not_decided_again(tmp_path):
     journal, settings = recorded(tmp_path / "journal.db")
     other = policy_entry("dynamic-allocation").make(settings)
-    found = replay(journal.observations(), journal.actions(), other, settings.manager())
+    found = replay_windows(journal.observations(), journal.actions(), other, settings)
     changes = [moment for moment in found.moments if moment.decided is not None]
     assert changes and all(moment.decided != moment.would_hold for moment in changes)
     again = [moment for moment in found.moments if "would hold this size" in moment.reason]
@@ -110,30 +103,11 @@ def test_the_command_shows_and_prints_json(capsys, tmp_path):
     assert 'src="http' not in told
 
 
-def test_per_operator_windows_are_kept_whole():
-    query = a_query(batch_seconds=())
-    back = query_from("words-id", json.loads(json.dumps(plain_query(query))), 0.0, 10.0, rest_of(query))
-    assert back.graph == query.graph and back.sources == query.sources
-    assert back.metrics.records_in.tolist() == query.metrics.records_in.tolist()
-    assert back.metrics.useful_seconds.tolist() == query.metrics.useful_seconds.tolist()
-
-
-def test_stages_of_very_many_tasks_are_kept_as_alike():
-    tasks = MOST_TASKS + 1
-    columns = [np.arange(tasks, dtype=np.float64)] * 4
-    stage = StageExecution("count", *columns, wall_seconds=3.0)
-    batch = BatchExecution(7, 0.0, 4.0, 4, 100.0, (stage,), settled=False)
-    query = a_query()
-    plain = json.loads(json.dumps(plain_query(type(query)(**{**fields(query), "batches": (batch,)}))))
-    (back,) = query_from("x", plain, 0.0, 10.0, rest_of(query)).batches
-    assert (back.batch_id, back.settled, back.stages[0].tasks) == (7, False, tasks)
-    assert back.stages[0].records_in.sum() == pytest.approx(columns[0].sum())
-
-
-@pytest.mark.parametrize("spoilt", [{}, {"version": 9}, {"version": 1, "operators": 3}])
-def test_what_is_no_window_is_refused(spoilt):
-    with pytest.raises(BadMetrics):
-        query_from("x", spoilt, 0.0, 10.0, rest_of(a_query()))
+def test_a_bug_of_a_policy_is_not_taken_for_a_bad_journal(tmp_path):
+    path = tmp_path / "journal.db"
+    _, settings = recorded(path)
+    with pytest.raises(TypeError, match="a bug of ours"):
+        replay_journal(str(path), None, FixedPolicy(TypeError("a bug of ours")), settings)
 
 
 def test_bad_journals_end_with_exit_code_2_and_one_line(capsys, tmp_path):
@@ -189,14 +163,6 @@ def test_observations_of_older_versions_are_told_apart(capsys, tmp_path):
         connection.execute(f"UPDATE observations SET queries = {queries}")
     assert perform(["replay", str(path)]) == 2
     assert "older version" in capsys.readouterr().err
-
-
-def rest_of(query):
-    return {"name": query.name, "period_seconds": query.period_seconds, "latency_seconds": None}
-
-
-def fields(query):
-    return {name: getattr(query, name) for name in type(query).__dataclass_fields__}
 
 
 def test_a_journal_that_is_away_is_named_without_its_password(capsys):

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import Execution
+from penstock.dataflow.window import OperatorWindow
 from penstock.decide.outcome import Status
 from penstock.decide.policy import ExpectedEffect, Hold, Scale
 from penstock.decide.registry import POLICIES
 from penstock.simulate.comparison import compare
-from penstock.simulate.loading import load, shipped
-from penstock.simulate.measures import flips, measure
-from penstock.simulate.oracle import least_instances
-from penstock.simulate.page import page, thinned
+from penstock.simulate.flow import VirtualDataflow
+from penstock.simulate.loading import list_shipped, load
+from penstock.simulate.measures import flips, least_instances, measure
 from penstock.simulate.ports import VirtualSource
 from penstock.simulate.run import run_policy, simulate
-from penstock.simulate.virtual import LATENCY, VirtualDataflow
+from penstock.simulate.virtual import LATENCY
+from penstock.view.simulation_page import render_comparison_page, thin_line
 from tests.fakes import FixedPolicy
 from tests.simulate.experiments import an_experiment
 
@@ -96,8 +96,8 @@ def test_every_registered_policy_runs_on_shipped_scenarios(policy, scenario):
 
 
 def test_every_shipped_scenario_loads_and_describes_itself():
-    assert {"dhalion-wordcount", "flink-two-phases", "day-with-slow-service"} <= shipped().keys()
-    for name, description in shipped().items():
+    assert {"dhalion-wordcount", "flink-two-phases", "day-with-slow-service"} <= list_shipped().keys()
+    for name, description in list_shipped().items():
         assert load(name).seconds > 0 and description
 
 
@@ -109,7 +109,7 @@ def test_what_a_policy_sees():
     dataflow.advance(10)
     window = source.observe(10.0)
     (query,) = window.queries
-    assert window.execution is Execution.PER_OPERATOR
+    assert isinstance(window, OperatorWindow)
     assert window.parallelism == {"events": 1, "parse": 2, "count": 1}
     # count is the bottleneck: 500 records a second are read once the queues are full
     assert query.sources["events"].offered_per_second == pytest.approx(1000)
@@ -131,7 +131,7 @@ def test_a_change_is_there_after_its_pause_and_decisions_carry_reasons():
     assert (action.reason, action.ended_at - action.intended_at) == ("because", 25)
     assert action.measured is not None and action.measured["offered_per_second"] == pytest.approx(1000)
     assert run.down.sum() == 25
-    assert run.decisions[-1].reason == "enough" and run.decisions[-1].count > 10
+    assert run.decisions[-1].verdict.reason == "enough" and run.decisions[-1].count > 10
 
 
 def test_an_action_without_a_pause_ends_at_once():
@@ -158,7 +158,7 @@ def test_flips_count_changes_of_direction_in_slots():
 
 def test_the_page_holds_all_that_it_shows():
     comparison = compare(load("flink-two-phases"), ["ds2"], 0, lambda _: None)
-    text = page(comparison)
+    text = render_comparison_page(comparison)
     assert "flatmap 10 → 17" in text and "oracle" in text and 'id="timeline"' in text
     assert "<script src=" not in text and "<link" not in text
 
@@ -166,7 +166,7 @@ def test_the_page_holds_all_that_it_shows():
 def test_lines_are_thinned_to_their_peaks():
     values = np.zeros(86_400)
     values[12_345] = 7
-    at, shown = thinned(values)
+    at, shown = thin_line(values)
     assert len(at) == len(shown) <= 1500 and shown.max() == 7
-    _, means = thinned(values, mean=True)
+    _, means = thin_line(values, mean=True)
     assert means.max() == pytest.approx(7 / 58) and len(means) == len(shown)

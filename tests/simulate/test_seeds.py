@@ -4,10 +4,10 @@ import json
 import pickle
 
 from penstock.cli import perform
-from penstock.simulate.loading import load, shipped
+from penstock.simulate.comparison import here, run_seeds
+from penstock.simulate.loading import list_shipped, load
 from penstock.simulate.measures import measure
 from penstock.simulate.run import simulate
-from penstock.simulate.seeds import here, run_seeds
 from tests.simulate.experiments import an_experiment
 
 NOISY = {"noise": 0.2, "sources": {"events": {"rate": "sine:mean=3000,amplitude=2500,period=300"}}}
@@ -38,6 +38,6 @@ def test_the_command_prints_the_spread(capsys):
 
 
 def test_every_experiment_can_be_sent_to_executors():
-    for name in shipped():
+    for name in list_shipped():
         copy = pickle.loads(pickle.dumps(load(name)))
         assert copy.units == load(name).units

@@ -1,34 +1,97 @@
-"""One real cluster of executor processes for each test module."""
+"""One real cluster of executor processes that tests share; each test leaves it as it found it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.bench.spark_cluster import ClusterShape, hold_executors, start_cluster, stop_cluster
+from penstock.runtime.attach import detach_all
+from penstock_lab.ground.spark_cluster import (
+    ClusterShape,
+    executor_ids,
+    hold_executors,
+    restore_settings,
+    start_cluster,
+    stop_cluster,
+)
 
 ClusterFactory = Callable[..., SparkSession]
+SHARED = ClusterShape(executors=3, cores=2, conf={"spark.scheduler.mode": "FAIR"})
+"""Up to six slots; functions of a pipeline share them fairly, and whoever is alone has them all."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need a Spark of their own come last: they end the shared one."""
+    items.sort(key=lambda item: item.get_closest_marker("own_cluster") is not None)
+
+
+class Clusters:
+    """The cluster that runs now, started when it is first asked for and again when it has died."""
+
+    def __init__(self) -> None:
+        self._running: tuple[ClusterShape, SparkSession, Mapping[str, str]] | None = None
+
+    def provide(self, shape: ClusterShape, held: int) -> SparkSession:
+        """Return a session of this shape with so many executors."""
+        if self._running is None or self._running[0] != shape or not is_alive(self._running[1]):
+            started = start_cluster(shape)
+            self._running = shape, started, dict(started.conf.getAll)
+        session = self._running[1]
+        hold_executors(session, held)
+        return session
+
+    def active_queries(self) -> dict[str, object]:
+        """Return the streaming queries that run now, by their run."""
+        if self._running is None or not is_alive(self._running[1]):
+            return {}
+        return {query.runId: query for query in self._running[1].streams.active}
+
+    def restore(self) -> None:
+        """Give the session the settings that it started with."""
+        if self._running is not None and is_alive(self._running[1]):
+            restore_settings(self._running[1], self._running[2])
+
+
+def is_alive(session: SparkSession) -> bool:
+    try:
+        return not session.sparkContext._jsc.sc().isStopped() and executor_ids(session) is not None
+    except Exception:
+        return False  # its driver has died with a test
+
+
+@pytest.fixture(scope="session")
+def clusters() -> Iterator[Clusters]:
+    yield Clusters()
+    stop_cluster()
 
 
 @pytest.fixture(scope="module")
-def local_cluster() -> Iterator[ClusterFactory]:
-    """Call it with executors, cores, held (executors to begin with) and conf.
+def local_cluster(clusters: Clusters) -> Iterator[ClusterFactory]:
+    """Call it with `held`, the executors to begin with, for the shared cluster of up to three executors.
 
-    The same executors, cores and conf give the running session again, brought to `held` executors;
-    others stop it and start a new one.
+    With `conf` that only a start of Spark can set, or another shape, it is a cluster of the module's own, and
+    the module is marked `own_cluster`.
     """
-    running: dict[tuple[object, ...], SparkSession] = {}
 
     def factory(
-        executors: int = 2, cores: int = 2, held: int | None = None, conf: dict[str, str] | None = None
+        held: int | None = None,
+        executors: int = SHARED.executors,
+        cores: int = SHARED.cores,
+        conf: Mapping[str, str] | None = None,
     ) -> SparkSession:
-        key = (executors, cores, tuple(sorted((conf or {}).items())))
-        if key not in running:
-            running.clear()
-            running[key] = start_cluster(ClusterShape(executors, cores, conf=conf or {}))
-        if (conf or {}).get("spark.dynamicAllocation.enabled") != "true":
-            hold_executors(running[key], executors if held is None else held)
-        return running[key]
+        shape = ClusterShape(executors, cores, conf={**SHARED.conf, **(conf or {})})
+        return clusters.provide(shape, executors if held is None else held)
 
     yield factory
-    stop_cluster()
+    clusters.restore()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_goes_on(clusters: Clusters) -> Iterator[None]:
+    """Stop what a test left running, as when it failed: the next one is not to see it."""
+    before = clusters.active_queries()
+    yield
+    detach_all()
+    for run, query in clusters.active_queries().items():
+        if run not in before:
+            query.stop()  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from penstock.pipeline import Pipeline, files
-from penstock.pipeline.spark_session import session
+from penstock.pipeline.spark_run import start_pipeline_session
 
 
 def doubling(root: Path) -> Pipeline:
@@ -36,7 +36,7 @@ def main(root: str, lease: str) -> None:
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     conf = {"spark.ui.enabled": "false", "spark.driver.memory": "512m"}
-    spark = session("doubling", "local[2]", conf)
+    spark = start_pipeline_session("doubling", "local[2]", conf)
     settings = {
         "journal": f"{root}/journal.db",
         "runtime_directory": f"{root}/run",

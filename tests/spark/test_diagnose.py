@@ -11,28 +11,26 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench.spark_cluster import stop_cluster
 from penstock.dataflow.window import EXECUTORS
-from penstock.decide.critical import UselessGrowth
-from penstock.decide.guardrails import Situation
-from penstock.decide.history import ManagerState
+from penstock.decide.manager.critical_path import UselessGrowth
+from penstock.decide.manager.guardrails import Situation
+from penstock.decide.manager.history import ManagerState
 from penstock.decide.policy import ExpectedEffect, Scale
 from penstock.decide.verdict import Rejected
-from penstock.diagnose.answer import cause_shares, find_straggler
-from penstock.diagnose.density import Span
+from penstock.diagnose.answer import find_straggler, share_by_cause
 from penstock.diagnose.diagnosis import diagnose_log
-from penstock.diagnose.event_log import read_log
-from penstock.diagnose.log_files import find_logs
+from penstock.diagnose.log.files import find_logs
+from penstock.diagnose.log.reader import read_log
+from penstock.diagnose.path.spans import Span
 from penstock.diagnose.spark_follow import follow_summaries
 from penstock.diagnose.spark_pipeline import event_summaries, log_summaries, path_frame, trace_summaries
-from penstock.diagnose.trace import to_table
-from penstock.diagnose.trace_files import write_trace
+from penstock.diagnose.trace.events import to_table, write_trace
 from penstock.observe.spark_source import SparkSource
-from penstock.settings import Settings
+from penstock_lab.ground.spark_cluster import stop_cluster
+from tests.diagnose.logs import many_jobs
 from tests.diagnose.packers import growing
-from tests.diagnose.test_follow import fed, many_jobs
-from tests.diagnose.test_participation import figure_3_3
-from tests.diagnose.traces import trace_of
+from tests.diagnose.test_follow import fed
+from tests.diagnose.traces import figure_3_3, trace_of
 from tests.spark.watching import wait_for, watch
 
 pytestmark = pytest.mark.spark
@@ -132,7 +130,7 @@ def logged(local_cluster, tmp_path_factory):
         # partitions that prefer no executor are put together in their order
         "spark.shuffle.reduceLocality.enabled": "false",
     }
-    spark = local_cluster(executors=2, cores=2, conf=conf)
+    spark = local_cluster(executors=2, conf=conf)
     spark.range(4).repartition(4).mapInArrow(paced(SECONDS_A_ROW), "id long").count()
     began = time.time()
     frame = spark.range(0, HOT_ROWS + 8, 1, 2).selectExpr(f"cast(if(id < {HOT_ROWS}, 0, id) as int) key")
@@ -159,13 +157,13 @@ def logged(local_cluster, tmp_path_factory):
 
 def diagnosis(logged, first, last):
     files, moments, _ = logged
-    log = read_log(files.lines())
+    log = read_log(files.read_lines())
     return log, diagnose_log(log, Span(None, round(moments[first] * 1e6), round(moments[last] * 1e6)))
 
 
 def test_the_skewed_partition_is_named(logged):
     log, found = diagnosis(logged, 0, 1)
-    assert max(cause_shares(found.whole), key=cause_shares(found.whole).get) == "run"
+    assert max(share_by_cause(found.whole), key=share_by_cause(found.whole).get) == "run"
     straggler = find_straggler(log, max((i for i in found.whole.operator if "MapInArrow" in i),
                                         key=found.whole.operator.get))  # fmt: skip
     assert straggler is not None
@@ -179,7 +177,7 @@ def test_the_skewed_partition_is_named(logged):
 
 def test_the_slow_driver_is_named(logged):
     _, found = diagnosis(logged, 1, 2)
-    assert next(iter(cause_shares(found.whole))) == "program"
+    assert next(iter(share_by_cause(found.whole))) == "program"
     assert "more executors would not help" in found.answer
 
 
@@ -193,7 +191,7 @@ def test_the_stage_with_too_few_slots_is_named(logged):
 
 def test_the_slow_shuffle_and_its_channel_are_named(logged):
     _, found = diagnosis(logged, 5, 6)
-    shares = cause_shares(found.whole)
+    shares = share_by_cause(found.whole)
     assert next(iter(shares)) == "fetch"
     assert shares["fetch"] > 0.5
     assert "is fetching shuffle data" in found.answer
@@ -212,7 +210,7 @@ def test_the_pipeline_gives_the_same_summaries(logged, local_cluster, tmp_path):
     files = logged[0]
     trace = tmp_path / "engine.parquet"
     write_trace(trace_of(figure_3_3(), scale=1_000_000), trace)
-    spark = local_cluster(executors=2, cores=2)
+    spark = local_cluster(held=2)
     rows = log_summaries(path_frame(spark, [str(files.path), "/missing"]), 10.0).collect()
     assert [row.summary for row in rows if row.application == "/missing"] == ["error"]
     shares: dict[int, float] = {}
@@ -236,7 +234,7 @@ def test_the_pipeline_gives_the_same_summaries(logged, local_cluster, tmp_path):
 
 
 def test_a_live_query_tells_what_it_waits_for_and_does_not_grow_for_it(local_cluster, tmp_path):
-    spark = local_cluster(executors=2, cores=2)
+    spark = local_cluster(held=2)
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 68).load()
     keys = rows.selectExpr(f"cast(if(value % 68 < {HOT_ROWS}, 0, value % 68) as int) key")
     query = (
@@ -245,7 +243,7 @@ def test_a_live_query_tells_what_it_waits_for_and_does_not_grow_for_it(local_clu
         .queryName("skewed").trigger(processingTime="4 seconds").start()
     )  # fmt: skip
     try:
-        source = SparkSource(spark, Settings(journal=str(tmp_path / "journal.db")))
+        source = SparkSource(spark)
         window, seen = watch(source, "skewed", lambda found: len(found.critical) >= 2 and found.batches)
     finally:
         query.stop()
@@ -267,7 +265,7 @@ def other_application(lines):
 
 
 def test_logs_that_grow_are_followed_window_after_window(local_cluster, tmp_path):
-    spark = local_cluster(executors=2, cores=2)
+    spark = local_cluster(held=2)
     spark.conf.set("spark.sql.shuffle.partitions", 2)
     logs, told = tmp_path / "logs", []
     rolled = logs / "eventlog_v2_app-1"

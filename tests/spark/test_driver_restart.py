@@ -13,7 +13,7 @@ import pytest
 
 from penstock.decide.outcome import Status
 from penstock.journal.store import journal_at, open_journal
-from penstock.workloads.key_count import KeyCount
+from penstock_lab.workloads.key_count import KeyCount
 from tests.spark.watching import wait_for
 
 pytestmark = pytest.mark.spark
@@ -24,8 +24,8 @@ import json, sys
 from pathlib import Path
 
 import penstock
-from penstock.bench.spark_cluster import ClusterShape, start_cluster
-from penstock.workloads.key_count import KeyCount, key_counts_of
+from penstock_lab.ground.spark_cluster import ClusterShape, start_cluster
+from penstock_lab.workloads.key_count import KeyCount, build_key_count
 
 place, drained = Path(sys.argv[1]), sys.argv[2] == "drained"
 spark = start_cluster(ClusterShape(2, 1, name="counted twice"))
@@ -38,7 +38,7 @@ def keep(rows, batch):
     written.write_text(json.dumps(found))
     written.rename(place / f"batch-{{batch:04d}}.json")
 
-writer = key_counts_of(spark, workload).writeStream.outputMode("update").foreachBatch(keep)
+writer = build_key_count(spark, workload).writeStream.outputMode("update").foreachBatch(keep)
 writer = writer.option("checkpointLocation", str(place / "checkpoint")).queryName("counts")
 query = writer.trigger(processingTime="500 milliseconds").start()
 settings = {{"journal": str(place / "journal.db"), "policy_interval": "600s", "control_socket": False}}
@@ -102,7 +102,7 @@ def test_a_driver_killed_in_mid_migration(tmp_path):
 
     assert again.returncode == 0, said
     assert 0 < sum(interrupted.values()) < RECORDS
-    assert counts(tmp_path) == KeyCount("constant:250", KEYS, preload=False).counts(RECORDS)
+    assert counts(tmp_path) == KeyCount("constant:250", KEYS, preload=False).count_keys(RECORDS)
     with closing(open_journal(tmp_path / "journal.db")) as journal:
         closed = journal.action(action.action_id)
         assert closed.status is Status.UNKNOWN

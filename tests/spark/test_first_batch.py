@@ -10,10 +10,10 @@ import pytest
 
 import penstock
 from penstock.journal.store import open_journal
-from penstock.observe.executor_metrics import metrics_conf
+from penstock.observe.executors.metrics import metrics_conf
 from tests.spark.watching import wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.soak]
+pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.own_cluster]
 
 OVERHEAD = "spark.executor.memoryOverhead"
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -9,21 +10,21 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.bench.kafka_broker import connector_jars, kafka_broker
 from penstock.decide.policy import Hold, Scale
+from penstock.decide.sage.settings import SageSettings
 from penstock.errors import ActionFailed
-from penstock.fleet.kafka_transport import KafkaTransport
-from penstock.fleet.places import FleetDirectory, Topic
-from penstock.fleet.reporting import reporting_policy
-from penstock.fleet.round import FleetSettings
-from penstock.fleet.spark_job import start
-from penstock.fleet.spark_topic import publish
+from penstock.fleet.admission import Admission
+from penstock.fleet.agent import FleetPolicy
+from penstock.fleet.kafka import KafkaTransport
+from penstock.fleet.keys import FleetKey, write_key
+from penstock.fleet.places import FleetDirectory, FleetTopic
+from penstock.fleet.reporting import connect_to_fleet
+from penstock.fleet.spark_job import publish, start
 from penstock.journal.store import open_journal
 from penstock.observe.spark_source import SparkSource
-from penstock.settings import Settings
-from penstock.workloads.nexmark import Nexmark
-from penstock.workloads.nexmark_files import produce
-from penstock.workloads.nexmark_streams import KafkaStreams
+from penstock_lab.ground.kafka_broker import connector_jars, kafka_broker
+from penstock_lab.workloads.nexmark import Nexmark
+from penstock_lab.workloads.nexmark_streams import KafkaStreams, produce
 from tests.fakes import FixedPolicy, a_scale, a_window
 from tests.fleet.agents import GIB, a_record
 from tests.spark.watching import query_of, wait_for, watch
@@ -73,7 +74,7 @@ def topic(broker):
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    session = local_cluster(executors=1, cores=3)
+    session = local_cluster(held=2)
     for jar in connector_jars():
         session.sql(f"ADD JAR '{jar}'")
     return session
@@ -111,11 +112,12 @@ def records_read(query, newest):
 
 
 def test_offered_rate_and_backlog_are_those_of_the_producer(spark, broker, topic, query):
-    source = SparkSource(spark, Settings())
+    source = SparkSource(spark)
     producer = SteadyProducer(broker, topic)
     producer.start()
     watch(source, "from_kafka", lambda seen: bool(seen.batches))
-    time.sleep(6)
+    before = producer.produced
+    wait_for("a window's worth of records", lambda: producer.produced >= before + 6 * RATE)
     window = source.observe(time.time())
     produced = producer.produced
     read = records_read(query, query_of(window, "from_kafka").batches[-1].batch_id)
@@ -146,13 +148,20 @@ def test_nexmark_events_of_a_topic_are_those_of_the_generator(spark, broker, tmp
     stream = Nexmark(seed=5, out_of_order_share=0.2)
     produce(stream, broker, "nexmark", events=2000)
     streams = KafkaStreams(spark, broker, "nexmark", {"startingOffsets": "earliest"})
-    writer = streams.of("auctions").writeStream.format("memory").queryName("auctions")
+    writer = streams.read("auctions").writeStream.format("memory").queryName("auctions")
     query = writer.option("checkpointLocation", str(tmp_path / "nexmark")).trigger(availableNow=True).start()
     assert query.awaitTermination(180)
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     found = spark.table("auctions").orderBy("id").toArrow()
     expected = pa.Table.from_batches([stream.batch("auctions", 0, 2000)])
     assert found.to_pylist() == expected.to_pylist()
+
+
+KEY = FleetKey(bytes(range(32)))
+
+
+def signed(row: dict[str, Any]) -> dict[str, Any]:
+    return KEY.sign(pa.Table.from_pylist([row])).to_pylist()[0]
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +172,7 @@ def fleet_topics(broker):
         created.result(30)
     for _ in range(60):
         try:
-            KafkaTransport(Topic(broker, "agents")).decisions("nobody")
+            KafkaTransport(FleetTopic(broker, "agents"), KEY.for_application("nobody")).decisions("nobody")
             return broker
         except ActionFailed:
             time.sleep(0.5)  # a new topic has no leader for a moment
@@ -172,19 +181,24 @@ def fleet_topics(broker):
 
 def test_an_agent_reports_to_a_topic_and_takes_its_decisions_from_another(fleet_topics, tmp_path):
     journal = open_journal(tmp_path / "journal.db")
-    agent = reporting_policy(f"kafka://{fleet_topics}/agents", "words", journal, FixedPolicy(a_scale(4)), {})
+    write_key(tmp_path / "key", KEY.for_application("words"))
+    transport = connect_to_fleet(f"kafka://{fleet_topics}/agents", "words", str(tmp_path / "key"))
+    agent = FleetPolicy("words", transport, journal, FixedPolicy(a_scale(4)), {})
     now = time.time()
     assert isinstance(agent.propose(a_window(now)), Hold)
     producer = Producer({"bootstrap.servers": fleet_topics, "log_level": 0})
     for name, size in (("other", 9), ("words", 5), ("words", 5)):
         row = {
+            "application": name,
             "decision_id": 7000,
             "expires_at": now + 600,
             "reason": "P4",
             "parallelism": size,
             "settings": None,
         }
-        producer.produce("agents-decisions", key=name, value=orjson.dumps(row))
+        producer.produce("agents-decisions", key=name, value=orjson.dumps(signed(row)))
+        forged = {**row, "decision_id": 9000, "parallelism": 1}
+        producer.produce("agents-decisions", key=name, value=orjson.dumps(forged))
     producer.flush()
     answer = agent.propose(a_window(now + 10))
     assert isinstance(answer, Scale) and answer.parallelism == {"executors": 5}
@@ -206,13 +220,13 @@ def test_an_agent_reports_to_a_topic_and_takes_its_decisions_from_another(fleet_
 
 
 def test_an_agent_that_was_there_before_the_topic_hears_of_its_first_decision(broker):
-    transport = KafkaTransport(Topic(broker, "early"))
+    transport = KafkaTransport(FleetTopic(broker, "early"), KEY.for_application("words"))
     assert transport.decisions("words") == [], "there is no topic"
     admin, name = AdminClient({"bootstrap.servers": broker}), "early-decisions"
     admin.create_topics([NewTopic(name, 1)])[name].result(30)
     producer = Producer({"bootstrap.servers": broker, "log_level": 0})
     row = {"decision_id": 5, "expires_at": 9.0, "reason": "P4", "parallelism": 3, "settings": None}
-    producer.produce(name, key="words", value=orjson.dumps(row))
+    producer.produce(name, key="words", value=orjson.dumps(signed({"application": "words", **row})))
     assert producer.flush(30) == 0, "its leader is there"
     assert [one.decision_id for one in transport.decisions("words")] == [5]
 
@@ -222,22 +236,25 @@ def test_a_fleet_is_judged_from_one_topic_into_another(fleet_topics, spark, tmp_
     for number in range(1, 5):
         for name in ("app-1", "app-2"):
             record = a_record(name, 10.0 * number, heap_used_bytes=5.8 * GIB)
-            producer.produce("windows", key=name, value=orjson.dumps(record))
+            producer.produce("windows", key=name, value=KEY.for_application(name).sign_line(record))
     producer.produce("windows", value=b"nonsense")
     producer.flush()
     spark.conf.set("spark.sql.shuffle.partitions", 2)
-    directory, sent = FleetDirectory(tmp_path), Topic(fleet_topics, "decisions")
+    directory, sent = FleetDirectory(tmp_path), FleetTopic(fleet_topics, "decisions")
     query = start(
         spark,
-        Topic(fleet_topics, "windows"),
+        FleetTopic(fleet_topics, "windows"),
         directory,
-        FleetSettings(),
+        SageSettings(),
         interval=None,
+        admission=Admission(KEY),
         after_batch=lambda batch, decisions: publish(spark, sent, decisions),
     )
     assert query.awaitTermination(180)
     assert directory.dead_letters() == 1
     told = spark.read.format("kafka").option("kafka.bootstrap.servers", fleet_topics)
     rows = told.option("subscribe", "decisions").load().selectExpr("CAST(value AS STRING) AS value").collect()
-    found = sorted((row["application"], row["rule"]) for row in (orjson.loads(one.value) for one in rows))
+    sent_rows = [orjson.loads(one.value) for one in rows]
+    opened = [KEY.for_application(row["application"]).open_decision(row) for row in sent_rows]
+    found = sorted((row["application"], row["rule"]) for row in opened)
     assert found == [("app-1", "P1"), ("app-2", "P1")]

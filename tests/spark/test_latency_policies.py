@@ -8,11 +8,11 @@ from contextlib import closing
 import pytest
 
 import penstock
-from penstock.bench.spark_cluster import executor_ids, hold_executors
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.outcome import Status
 from penstock.journal.store import open_journal
-from penstock.workloads.word_count import WordCount, start_word_count
+from penstock_lab.ground.spark_cluster import executor_ids, hold_executors
+from penstock_lab.workloads.word_count import WordCount, start_word_count
 from tests.spark.watching import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.soak]
 MOST, CORES = 3, 2
 FOR_THROUGHPUT = "throughput phase"
 CHANGES_PER_HOUR = 2
-LOAD = WordCount.needing(slots=0.6, rate=10).with_tasks(6)
+LOAD = WordCount.make_for(slots=0.6, rate=10).with_tasks(6)
 """What one executor of two slots carries, so that whatever is added is added for latency."""
 SETTINGS = {
     # a record waits a second and a half for its batch, so no size is fast enough for this
@@ -40,7 +40,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    return local_cluster(executors=MOST, cores=CORES, held=1)
+    return local_cluster(held=1)
 
 
 @pytest.fixture(scope="module")

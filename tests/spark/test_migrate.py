@@ -6,21 +6,23 @@ import time
 
 import pytest
 
-from penstock.act.spark_executors import SparkActuator
-from penstock.bench.spark_cluster import executor_ids, hold_executors, kill_executor
+from penstock.act.actuator import ExecutorActuator
+from penstock.act.scaling import ScalingSettings
+from penstock.act.spark_executors import SparkExecutors
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.outcome import Status
 from penstock.decide.policy import BINS, ExpectedEffect, MoveState, Scale
 from penstock.journal.store import open_journal
 from penstock.migrate.plan import read_plan
+from penstock.migrate.settings import MigrationSettings
 from penstock.migrate.spark_migrator import SparkMigrator
 from penstock.migrate.spark_mover import SparkMover
 from penstock.migrate.spark_placement import SparkPlacement
 from penstock.migrate.spark_repartition import SparkBins
 from penstock.migrate.spark_views import SparkViews
 from penstock.observe.spark_source import SparkSource
-from penstock.repartitioning import PARTITIONS, Repartitioning
-from penstock.settings import Settings
+from penstock.runtime.state_control import PARTITIONS, Repartitioning
+from penstock_lab.ground.spark_cluster import executor_ids, hold_executors, kill_executor
 from tests.spark.stateful_queries import BATCHES, QUERIES, start, write_files
 from tests.spark.watching import wait_for, watch
 
@@ -35,15 +37,10 @@ CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabl
 @pytest.fixture(scope="module")
 def spark(local_cluster):
     conf = {"spark.sql.shuffle.partitions": str(BINS_EACH), CHANGELOG: "true"}
-    return local_cluster(executors=3, cores=2, held=3, conf=conf)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_goes_on(spark):
-    """What one test leaves running, as when it fails, is not for the next one to see."""
-    yield
-    for query in spark.streams.active:
-        query.stop()
+    session = local_cluster(held=3)
+    for key, value in conf.items():
+        session.conf.set(key, value)
+    return session
 
 
 @pytest.fixture(scope="module")
@@ -168,9 +165,9 @@ def test_a_new_executor_gets_its_share_and_gives_it_back_before_it_goes(spark, t
     counting = endless.groupBy((endless.value % 97).alias("key")).count().writeStream.queryName("endless")
     place = str(tmp_path / "endless")
     query = counting.outputMode("update").format("noop").option("checkpointLocation", place).start()
-    source = SparkSource(spark, Settings())
-    mover = SparkMover(spark, Settings(), source.state_tasks)
-    actuator = SparkActuator(spark, Settings(), source.state_bins, mover)
+    source = SparkSource(spark)
+    mover = SparkMover(spark, MigrationSettings(), source.state_tasks)
+    actuator = ExecutorActuator(SparkExecutors(spark), ScalingSettings(), source.state_bins, mover)
     source.observe(time.time())
     watch(source, "endless", lambda seen: len(seen.batches) > 0)
 
@@ -181,7 +178,7 @@ def test_a_new_executor_gets_its_share_and_gives_it_back_before_it_goes(spark, t
     assert source.state_bins().get(newcomer, 0) == 0
 
     move = wait_for("a proposal", lambda: mover.propose(time.time(), source.observe(time.time())))
-    assert isinstance(move, MoveState) and {target for _, _, target in move.moves} == {newcomer}
+    assert isinstance(move, MoveState) and {one.target for one in move.moves} == {newcomer}
     spread = act(actuator, move)
     assert (spread.status, spread.observed) == (Status.DONE, {BINS: len(move.moves)})
     # Spark lists the tasks of a batch a moment after it reports the batch: the next one shows them, then

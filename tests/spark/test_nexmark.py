@@ -5,12 +5,12 @@ import os
 import pandas as pd
 import pytest
 
-from penstock.bench.spark_cluster import HDFS_STATE, ROCKSDB_STATE
-from penstock.workloads.nexmark import COLUMNS, Nexmark
-from penstock.workloads.nexmark_files import write_batch, write_files
-from penstock.workloads.nexmark_queries import QUERIES, STATELESS, Windows, query_of
-from penstock.workloads.nexmark_streams import FileStreams
-from tests.workloads.nexmark_reference import Reference
+from penstock_lab.ground.spark_cluster import HDFS_STATE, ROCKSDB_STATE
+from penstock_lab.workloads.nexmark import COLUMNS, Nexmark
+from penstock_lab.workloads.nexmark_queries import QUERIES, STATELESS, Windows, query_of
+from penstock_lab.workloads.nexmark_streams import FileStreams, write_files
+from penstock_lab.workloads.outlets import write_batch
+from tests.lab.workloads.nexmark_reference import Reference
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +37,10 @@ FAR_ON = 10_000_000
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    return local_cluster(executors=1, cores=4, conf=CONF)
+    session = local_cluster(held=2)
+    for key, value in CONF.items():
+        session.conf.set(key, value)
+    return session
 
 
 @pytest.fixture(scope="module")

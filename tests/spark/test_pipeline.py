@@ -13,11 +13,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import functions as sf
 
-from penstock.bench.kafka_broker import connector_jars, kafka_broker
-from penstock.control import find
 from penstock.errors import ActionFailed
 from penstock.pipeline import Pipeline, files, kafka
 from penstock.pipeline.spark_topics import Written, dead_letters, publish
+from penstock.runtime.control import find_running
+from penstock_lab.ground.kafka_broker import connector_jars, kafka_broker
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +27,7 @@ RECORDS = FILES * PER_FILE
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    return local_cluster(executors=2, cores=3, conf={"spark.scheduler.mode": "FAIR"})
+    return local_cluster(held=3)
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_results_equal_one_batch_job_while_parallelism_changes_and_the_pipeline_
         return read(handle, "square") >= PER_FILE
 
     until(lambda: resize(first, 1, 2), [first, halves])
-    asked = find(root / "run" / "pipelines", "chain").ask("status")["status"]
+    asked = find_running(root / "run" / "pipelines", "chain").ask("status")["status"]
     assert asked["functions"]["square"]["pinned"] is True
     read_before = read(first, "total")
     first.stop()

@@ -6,12 +6,12 @@ import time
 import pandas as pd
 import pytest
 
-from penstock.bench.spark_cluster import executor_ids, kill_executor
 from penstock.journal.store import open_journal
 from penstock.migrate.spark_placement import SparkPlacement
 from penstock.migrate.spark_views import SparkViews
 from penstock.pipeline import Pipeline, files
 from penstock.pipeline.state_moves import REST_SECONDS
+from penstock_lab.ground.spark_cluster import executor_ids, kill_executor
 from tests.spark.test_pipeline import read, settings, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
@@ -21,7 +21,7 @@ KEYS, BINS, PER_FILE = 12, 4, 60
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    return local_cluster(executors=2, cores=2, held=1, conf={"spark.scheduler.mode": "FAIR"})
+    return local_cluster(held=1)
 
 
 class Feeding(threading.Thread):

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from confluent_kafka import Producer
 
-from penstock.bench.kafka_broker import KafkaBroker, connector_jars
 from penstock.pipeline import Pipeline, files, kafka
+from penstock_lab.ground.kafka_broker import KafkaBroker, connector_jars
 from tests.spark.test_pipeline import read, rows, settings, topic, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    return local_cluster(executors=1, cores=3, conf={"spark.scheduler.mode": "FAIR"})
+    return local_cluster(held=2)
 
 
 def write(directory, numbers):

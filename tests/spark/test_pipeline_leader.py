@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.control import find
 from penstock.journal.store import open_journal
+from penstock.runtime.control import find_running
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
@@ -83,7 +83,7 @@ def test_the_leader_is_killed_and_another_goes_on_exactly_where_it_was(tmp_path,
     second = start(drivers, tmp_path)
     until("the second stands by", lambda: second.said() == ["stands by"], drivers)
     until("records are served", lambda: column(topics / "doubled", "twice"), drivers)
-    find(tmp_path / "run" / "pipelines", "doubling").ask("scale", function="double", parallelism=2)
+    find_running(tmp_path / "run" / "pipelines", "doubling").ask("scale", function="double", parallelism=2)
     for number in range(2, 5):
         write(topics / "numbers", number)
     until("more is served", lambda: len(column(topics / "doubled", "twice")) > 2 * PER_FILE, drivers)
@@ -94,7 +94,7 @@ def test_the_leader_is_killed_and_another_goes_on_exactly_where_it_was(tmp_path,
     wanted = [2 * number for number in range(6 * PER_FILE)]
     until("all is served", lambda: len(column(topics / "doubled", "twice")) >= len(wanted), drivers)
     until("all is counted", lambda: len(column(topics / "totals", "key")) >= len(wanted), drivers)
-    status = find(tmp_path / "run" / "pipelines", "doubling").ask("status")["status"]
+    status = find_running(tmp_path / "run" / "pipelines", "doubling").ask("status")["status"]
     assert status["leads"] and status["functions"]["double"]["pinned"], status
     assert (status["functions"]["double"]["parallelism"], status["error"]) == (2, None)
 

@@ -1,14 +1,13 @@
 """A pipeline whose broker dies and comes back: nothing is lost, nothing stops."""
 
 import json
-import time
 
 import pandas as pd
 import pytest
 from confluent_kafka import Producer
 
-from penstock.bench.kafka_broker import KafkaBroker, connector_jars
 from penstock.pipeline import Pipeline, kafka
+from penstock_lab.ground.kafka_broker import KafkaBroker, connector_jars
 from tests.spark.test_pipeline import read, settings, until, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
@@ -16,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    return local_cluster(executors=1, cores=3, conf={"spark.scheduler.mode": "FAIR"})
+    return local_cluster(held=2)
 
 
 def doubling(address):
@@ -53,7 +52,7 @@ def test_a_broker_that_dies_and_comes_back_costs_no_record(spark, tmp_path):
         handle = doubling(broker.address).run(spark, checkpoints=str(tmp_path / "checkpoints"), **options)
         until(lambda: read(handle, "spell") > 0, [handle])
         broker.kill()
-        time.sleep(4)
+        until(lambda: misses_its_broker(handle), [])
         broker.start()
         produce(broker.address, range(500, 600))
         wanted = {str(2 * number) for number in range(600)}
@@ -64,6 +63,12 @@ def test_a_broker_that_dies_and_comes_back_costs_no_record(spark, tmp_path):
         assert values(spark, broker.address, "double.dead") == []
     finally:
         broker.kill()
+
+
+def misses_its_broker(handle):
+    """Whether a batch hangs on the dead broker, or has broken off."""
+    functions = handle.status()["functions"].values()
+    return any(one["trouble"] or (one["at_batch_seconds"] or 0) > 2 for one in functions)
 
 
 def texts(spark, broker):

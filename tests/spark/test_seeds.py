@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock.simulate.comparison import here, run_seeds
 from penstock.simulate.loading import load
-from penstock.simulate.seeds import here, run_seeds
 from penstock.simulate.spark_seeds import on_spark
 
 pytestmark = pytest.mark.spark
@@ -12,5 +12,5 @@ pytestmark = pytest.mark.spark
 def test_seeds_on_spark_equal_the_serial_run(local_cluster):
     experiment, policies = load("image-pipeline"), ["ds2", "queueing"]
     serial = run_seeds(experiment, policies, range(2), here)
-    spark = local_cluster(executors=2, cores=1)
+    spark = local_cluster(held=2)
     assert run_seeds(experiment, policies, range(2), on_spark(spark)) == serial

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from penstock.decide.outcome import Status
-from penstock.journal.overrides import override
+from penstock.journal.overrides import add_override
 from penstock.journal.records import ActionRecord
 from penstock.journal.store import Journal, open_journal
 from tests.spark.watching import wait_for
@@ -120,7 +120,7 @@ def overridden(
     """Say a word to the running job, and wait until it has led to an action and further batches."""
     with closing(open_journal(root / "journal.db")) as journal:
         first = wait_for("windows", lambda: started(journal), patience=PATIENCE)
-        override(journal, time.time(), "restarted job", "ops", **words)
+        add_override(journal, time.time(), "restarted job", "ops", **words)
         (action,) = wait_for(
             "the end", lambda: [a for a in journal.actions() if a.status], patience=2 * PATIENCE
         )
@@ -129,7 +129,8 @@ def overridden(
         wait_for("what follows", lambda: until(journal), patience=PATIENCE)
         (root / "enough").touch()
         told = json.loads((job.communicate(timeout=60)[0] or "").splitlines()[-1])
-    return first, action, told
+        # the pause is written after the end
+        return first, journal.action(action.action_id), told
 
 
 def test_a_forced_heap_restarts_the_job_and_its_output_is_right(environment, tmp_path):

@@ -12,10 +12,11 @@ import orjson
 import pytest
 from py4j.protocol import Py4JError
 
-from penstock.bench.spark_cluster import ClusterShape, cluster
-from penstock.bench.spark_workload import committed, running
-from penstock.workloads.catalog import WORKLOADS, Ask
-from penstock.workloads.skewed_state import SkewedState, keys_of, start_skewed_state
+from penstock_lab.experiments.spark_query import list_batches, run_workload
+from penstock_lab.ground.spark_cluster import ClusterShape, cluster
+from penstock_lab.workloads.catalog import WORKLOADS, Ask
+from penstock_lab.workloads.key_count import SkewedState, build_skewed_state, find_keys
+from penstock_lab.workloads.source import start_counts
 from tests.redis_server import redis_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
@@ -25,7 +26,7 @@ PATIENCE_SECONDS = 180
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    return local_cluster(executors=2, cores=2)
+    return local_cluster(held=2)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def redis():
 
 def wait_for_records(query, records):
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (seen := committed(query)) or seen[-1].end < records:
+    while not (seen := list_batches(query)) or seen[-1].records_read < records:
         assert query.exception() is None
         assert time.monotonic() < deadline, seen
         time.sleep(0.1)
@@ -45,37 +46,46 @@ def wait_for_records(query, records):
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_workload_of_the_catalog_reads_what_it_is_offered(name, spark, redis, tmp_path):
-    settings = {"most_per_batch": 400, "keys": 100, "service_seconds": 1e-4, "events_per_second": 100.0}
+    settings = {
+        "max_records_per_batch": 400,
+        "keys": 100,
+        "service_seconds": 1e-4,
+        "events_per_second": 100.0,
+    }
     ask = Ask("constant:1000", start=time.time() - 60, redis=redis, **settings)
-    with running(spark, WORKLOADS[name], ask, tmp_path / "checkpoint", 0.0) as query:
+    with run_workload(spark, WORKLOADS[name], ask, tmp_path / "checkpoint", 0.0) as query:
         seen = wait_for_records(query, 800)
-    assert [(batch.first, batch.end) for batch in seen[:2]] == [(0, 400), (400, 800)]
+    assert [(batch.first, batch.records_read) for batch in seen[:2]] == [(0, 400), (400, 800)]
 
 
 @pytest.mark.parametrize("name", ["word-count", "key-count", "paced", "nexmark-q2", "yahoo"])
 def test_a_recorded_load_is_offered_to_every_kind_of_workload(name, spark, redis, tmp_path):
     trace = tmp_path / "trace.csv"
     trace.write_text("second,value\n0,100\n4,25\n8,0\n")
-    settings = {"most_per_batch": 400, "keys": 100, "service_seconds": 1e-4, "events_per_second": 100.0}
+    settings = {
+        "max_records_per_batch": 400,
+        "keys": 100,
+        "service_seconds": 1e-4,
+        "events_per_second": 100.0,
+    }
     ask = Ask(f"recorded:path={trace}", start=time.time() - 60, redis=redis, **settings)
-    with running(spark, WORKLOADS[name], ask, tmp_path / "checkpoint", 0.0) as query:
+    with run_workload(spark, WORKLOADS[name], ask, tmp_path / "checkpoint", 0.0) as query:
         seen = wait_for_records(query, 500)
-    assert [(batch.first, batch.end) for batch in seen] == [(0, 400), (400, 500)]
+    assert [(batch.first, batch.records_read) for batch in seen] == [(0, 400), (400, 500)]
 
 
 def test_a_key_that_becomes_hot_is_counted_like_the_others(spark, tmp_path):
     load = SkewedState("constant:1000", 0.0, share=0.5, even_records=400, bins=2, keys_a_bin=2, start=1000.0,
                        max_records_per_batch=400)  # fmt: skip
-    query = start_skewed_state(
-        spark, load, str(tmp_path / "checkpoint"), trigger_seconds=0, name="hot", sink="memory"
-    )
+    counts, checkpoint = build_skewed_state(spark, load), str(tmp_path / "checkpoint")
+    query = start_counts(counts, checkpoint, trigger_seconds=0, name="hot", sink="memory")
     wait_for_records(query, 800)
     query.stop()
-    keys, read = keys_of(spark, load), committed(query)[-1].end
+    keys, read = find_keys(spark, load), list_batches(query)[-1].records_read
     newest = {}
     for row in spark.table("hot").collect():
         newest[row["key"]] = max(row["count"], newest.get(row["key"], 0))
-    assert newest == Counter(keys[load.place_of(number)] for number in range(read))
+    assert newest == Counter(keys[load.find_place(number)] for number in range(read))
     bins = spark.createDataFrame([(key,) for key in keys], "key long").selectExpr("pmod(hash(key), 2) bin")
     assert [row["bin"] for row in bins.collect()] == [0, 1, 0, 1]
 

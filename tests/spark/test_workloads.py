@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench.spark_cluster import HDFS_STATE
-from penstock.bench.spark_workload import Pace, committed, run_load, running
-from penstock.workloads.ad_events import AdEvents, campaign_of
-from penstock.workloads.catalog import Ask
-from penstock.workloads.catalog import workload as workload_named
-from penstock.workloads.key_count import KeyCount, start_key_count
-from penstock.workloads.profiles import parse_profile
-from penstock.workloads.sentences import word_counts
-from penstock.workloads.source import FORMAT, LoadSource
-from penstock.workloads.word_count import WordCount, start_word_count
-from penstock.workloads.yahoo import results
+from penstock.simulate.profiles import parse_profile
+from penstock_lab.experiments.spark_query import RunLength, list_batches, run_load, run_workload
+from penstock_lab.ground.spark_cluster import HDFS_STATE
+from penstock_lab.workloads.catalog import Ask
+from penstock_lab.workloads.catalog import find_workload as workload_named
+from penstock_lab.workloads.key_count import KeyCount, build_key_count
+from penstock_lab.workloads.records import count_words
+from penstock_lab.workloads.source import FORMAT, LoadSource, start_counts
+from penstock_lab.workloads.word_count import WordCount, start_word_count
+from penstock_lab.workloads.yahoo import AdEvents, find_campaign, read_results
 from tests.redis_server import redis_server
 
 pytestmark = pytest.mark.spark
@@ -27,7 +26,7 @@ PATIENCE_SECONDS = 180
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    return local_cluster(executors=2, cores=2)
+    return local_cluster(held=2)
 
 
 def workload(**changes):
@@ -67,7 +66,7 @@ def test_counts_equal_a_plain_reference(spark, tmp_path):
     )
     wait_for_records(query, 1000)
     query.stop()
-    assert counts_in(spark, "reference") == word_counts(1000, seed=11)
+    assert counts_in(spark, "reference") == count_words(1000, seed=11)
 
 
 def test_a_restart_from_the_checkpoint_loses_and_doubles_nothing(spark, tmp_path):
@@ -80,7 +79,7 @@ def test_a_restart_from_the_checkpoint_loses_and_doubles_nothing(spark, tmp_path
     wait_for_records(second, 2400)
     sources = json.loads(second.lastProgress.json)["sources"][0]
     second.stop()
-    assert counts_in(spark, "restarted") == word_counts(2400, seed=11)
+    assert counts_in(spark, "restarted") == count_words(2400, seed=11)
     started = json.loads((Path(checkpoint) / "offsets" / "0").read_text().splitlines()[-1])
     assert sources["endOffset"]["start_ms"] == started["start_ms"]
 
@@ -112,9 +111,8 @@ def test_a_preloaded_key_count_holds_every_key_and_equals_its_reference(spark, t
     load = KeyCount(
         "constant:2000", keys=3000, bins=2, preload_per_batch=2000, hot_share=0.3, max_records=2500
     )
-    query = start_key_count(
-        spark, load, str(tmp_path / "checkpoint"), trigger_seconds=1, name="keyed", sink="memory"
-    )
+    counts, checkpoint = build_key_count(spark, load), str(tmp_path / "checkpoint")
+    query = start_counts(counts, checkpoint, trigger_seconds=1, name="keyed", sink="memory")
     wait_for_records(query, 5500)
     rows = [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
     state = query.lastProgress.stateOperators[0]
@@ -124,27 +122,27 @@ def test_a_preloaded_key_count_holds_every_key_and_equals_its_reference(spark, t
     assert rows[:2] == [2000, 1000]
     assert state.numRowsTotal == 3000
     assert "RocksDB" in str(state.customMetrics) or "rocksdb" in str(state.customMetrics)
-    assert newest == load.counts(5500)
+    assert newest == load.count_keys(5500)
 
 
 def test_the_yahoo_benchmark_counts_every_view_once_in_redis(spark, tmp_path):
     with redis_server() as redis:
         ask = Ask("constant:3000", start=time.time(), seed=9, redis=redis)
-        with running(spark, workload_named("yahoo"), ask, tmp_path / "checkpoint", 1.0) as query:
+        with run_workload(spark, workload_named("yahoo"), ask, tmp_path / "checkpoint", 1.0) as query:
             wait_for_records(query, 15_000)
-        read = committed(query)[-1].end
-        found = {(one.campaign, one.start): one.count for one in results(redis)}
-        late = [one.latency for one in results(redis)]
+        read = list_batches(query)[-1].records_read
+        found = {(one.campaign, one.start): one.count for one in read_results(redis)}
+        late = [one.latency for one in read_results(redis)]
     events = AdEvents(parse_profile(ask.profile), round(ask.start * 1000) / 1000, seed=9).batch(0, read)
     views = [row for row in events.to_pylist() if row["event_type"] == "view"]
-    windows = [(campaign_of(row["ad"]), row["event_time"].timestamp() // 10 * 10) for row in views]
+    windows = [(find_campaign(row["ad"]), row["event_time"].timestamp() // 10 * 10) for row in views]
     assert found == Counter(windows)
     assert all(latency > -10 for latency in late)
 
 
 def test_a_paced_operator_keeps_up_with_less_than_it_can(spark, tmp_path):
     ask = Ask("constant:300", 0.0, shuffle_partitions=4, service_seconds=0.002, skew=0.25)
-    found = run_load(spark, workload_named("paced"), ask, tmp_path, Pace(4, 5, 1.0), lambda _: None)
+    found = run_load(spark, workload_named("paced"), ask, tmp_path, RunLength(4, 5, 1.0), lambda _: None)
     assert found.offered_per_second == pytest.approx(300)
     assert found.records_per_second == pytest.approx(300, rel=0.3)
     assert 0 < found.p50_ms <= found.p95_ms <= found.p99_ms

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from penstock.dataflow.window import ApplicationWindow, QueryWindow
+from penstock.dataflow.window import SlotQuery, SlotWindow
 from penstock.observe.spark_source import SparkSource
 
 Value = TypeVar("Value")
@@ -26,24 +26,24 @@ def wait_for(
     raise AssertionError(f"waited {patience:g} s in vain for {what}")
 
 
-def query_of(window: object, name: str) -> QueryWindow | None:
+def query_of(window: object, name: str) -> SlotQuery | None:
     """The query of that name in a window that is ready."""
-    if not isinstance(window, ApplicationWindow):
+    if not isinstance(window, SlotWindow):
         return None
     return next((query for query in window.queries if query.name == name), None)
 
 
 def watch(
-    source: SparkSource, name: str, enough: Callable[[QueryWindow], bool], every: float = 1.0
-) -> tuple[ApplicationWindow, QueryWindow]:
+    source: SparkSource, name: str, enough: Callable[[SlotQuery], bool], every: float = 1.0
+) -> tuple[SlotQuery, SlotWindow]:
     """Observe, window after window, until the named query's window is enough."""
 
-    def attempt() -> tuple[ApplicationWindow, QueryWindow] | None:
+    def attempt() -> tuple[SlotQuery, SlotWindow] | None:
         window = source.observe(time.time())
         query = query_of(window, name)
         if query is None or not enough(query):
             return None
-        assert isinstance(window, ApplicationWindow)
+        assert isinstance(window, SlotWindow)
         return window, query
 
     return wait_for(f"a window of {name}", attempt, every)

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.diagnose.density import Span
 from penstock.diagnose.diagnosis import Diagnosis, diagnose_log
-from penstock.diagnose.event_log import read_log
-from penstock.view import diagnosis_charts
-from penstock.view.diagnosis_page import diagnosis_page
+from penstock.diagnose.log.reader import read_log
+from penstock.diagnose.path.spans import Span
+from penstock.view.diagnosis_page import draw_course, draw_ranking, render_diagnosis_page
 from tests.diagnose.logs import skewed_job
-from tests.view.test_html import read
+from tests.view.test_run_page import read
 
 SPIKY = "</script><script>alert(1)</script>"
 
@@ -23,7 +22,7 @@ def skewed() -> Diagnosis:
 
 
 def test_the_page_shows_the_answer_what_to_do_and_what_if_and_loads_nothing(skewed: Diagnosis) -> None:
-    reader = read(diagnosis_page([skewed]))
+    reader = read(render_diagnosis_page([skewed]))
     assert reader.addresses == []
     assert "link" not in reader.tags
     shown = " ".join(reader.shown)
@@ -40,7 +39,7 @@ def test_the_page_shows_the_answer_what_to_do_and_what_if_and_loads_nothing(skew
 
 def test_of_many_applications_a_list_of_answers_comes_first(skewed: Diagnosis) -> None:
     other = replace(skewed, name="other", warnings=["1 tasks that failed"])
-    reader = read(diagnosis_page([skewed, other]))
+    reader = read(render_diagnosis_page([skewed, other]))
     assert reader.addresses == ["#application-0", "#application-1"]
     shown = " ".join(reader.shown)
     assert "2 applications" in shown and "1 tasks that failed" in shown
@@ -49,13 +48,13 @@ def test_of_many_applications_a_list_of_answers_comes_first(skewed: Diagnosis) -
 def test_names_are_escaped(skewed: Diagnosis) -> None:
     whole = replace(skewed.whole, operator={SPIKY: 1.0}, communication=[(SPIKY, SPIKY, 1.0)])
     found = replace(skewed, name=SPIKY, application=SPIKY, answer=SPIKY, warnings=[SPIKY], whole=whole)
-    page = diagnosis_page([found])
+    page = render_diagnosis_page([found])
     assert SPIKY not in page
     assert "alert(1)" in page
 
 
 def test_the_course_has_a_bar_for_each_window_by_cause(skewed: Diagnosis) -> None:
-    figure = diagnosis_charts.course(skewed)
+    figure = draw_course(skewed)
     bars = {trace.name: trace for trace in figure.data if trace.type == "bar"}
     assert next(iter(bars)) == "run of tasks"
     heights = [sum(bar.y[place] for bar in bars.values()) for place in range(9)]
@@ -64,13 +63,13 @@ def test_the_course_has_a_bar_for_each_window_by_cause(skewed: Diagnosis) -> Non
 
 def test_long_names_are_cut_and_told_in_full_when_asked() -> None:
     name = "WholeStageCodegen > " * 8
-    (bar,) = diagnosis_charts.ranking({name: 0.5, "small": 0.0001}).data
+    (bar,) = draw_ranking({name: 0.5, "small": 0.0001}).data
     assert len(bar.y) == 1 and bar.y[0].endswith("…")
     assert bar.hovertext[0] == name.replace(">", "&gt;")
 
 
 def test_an_application_without_a_finished_job_has_a_page_too(skewed: Diagnosis) -> None:
     found = replace(skewed, what_if=None, findings=[], windows=[skewed.whole])
-    page = diagnosis_page([found])
+    page = render_diagnosis_page([found])
     assert "Nothing stands out." in page
     assert "What if" not in page

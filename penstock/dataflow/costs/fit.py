@@ -1,0 +1,353 @@
+"""Fit the costs of a query to its batches: a robust, non-negative line through the tasks of each stage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from penstock.dataflow.costs.model import ListingCost, QueryCosts, StageCost, makespan
+from penstock.dataflow.costs.tasks import SeenTasks, TaskGrowth, fit_growth
+from penstock.dataflow.metrics import BatchExecution, Floats, Integers, StageExecution
+from penstock.dataflow.readiness import NotReady
+
+HALF_LIFE_BATCHES = 5
+"""A batch counts half as much as one that is five batches younger, so that costs which drift are followed."""
+
+CALIBRATION_BATCHES = 10
+"""Older batches weigh less than a quarter in a median, and scheduling their tasks again takes time."""
+
+MOST_STRETCH = 1.5
+"""A model that is off by more is wrong in a way that no factor mends."""
+
+FEWEST_TASKS = 3
+"""With fewer samples of a stage one straggler would be the majority."""
+
+HUBER_ROUNDS, BISQUARE_ROUNDS = 4, 8
+"""Huber first, because it has one minimum; bisquare then forgets far outliers altogether."""
+
+HUBER_BEND, BISQUARE_END = 1.345, 4.685
+"""In robust standard deviations: 95 % efficient on clean normal noise, the usual choice for both."""
+
+SMALLEST_SPREAD = 0.01
+"""Relative; Spark counts milliseconds, so equal samples must not make every other one an outlier."""
+
+BATCH_NOISE = 0.1
+"""Relative error that all tasks of one batch share. Batch times wander by a third on busy cores, so a
+few batches of nearly one size say little about the slope, however many tasks they have."""
+
+VANISHING = 1e-12
+"""Fewer records or seconds than any counter can show are none: dividing by them would overflow."""
+
+LONGEST = 1e9
+"""In medians; a task beyond it is an outlier by any measure, and its square must stay finite."""
+
+TRUSTED_DOUBT, USELESS_DOUBT = 0.1, 0.5
+"""Between the two the fitted slope is blended with the assumed one, so that no threshold can flap."""
+
+
+def fit_costs(
+    batches: Sequence[BatchExecution],
+    slots: int,
+    known_slopes: Mapping[str, float] | None = None,
+    alone: bool = True,
+    sources: Collection[str] = (),
+) -> QueryCosts | NotReady:
+    """Fit the three costs over batches that ran on so many slots, oldest first.
+
+    `known_slopes` are seconds per record that other slot counts have shown; they decide where these
+    batches cannot tell the cost of a task from that of its records. `alone` says that no other query
+    used the slots. `sources` are the operators that may read files.
+    """
+    if not batches:
+        return NotReady("no batch has finished", "a finished batch")
+    stages: list[StageCost] = []
+    for operator, runs in _runs_by_operator(batches).items():
+        stage = _fit_stage(operator, runs, len(batches), (known_slopes or {}).get(operator))
+        if isinstance(stage, StageCost):
+            stage = replace(stage, growth=_fit_growth(runs, operator in sources))
+        if isinstance(stage, NotReady):
+            return stage
+        stages.append(stage)
+    costs = _add_serial_part(batches, tuple(stages), slots, alone)
+    return replace(costs, listing=_fit_listing(batches, tuple(sources)))
+
+
+def weigh_by_age(age_batches: Floats) -> Floats:
+    """Weigh evidence by its age: half as much for each half-life."""
+    weight: Floats = np.exp2(-age_batches / HALF_LIFE_BATCHES)
+    return weight
+
+
+def weighted_median(values: Floats, weight: Floats) -> float:
+    """Return the value that parts the weight in two halves."""
+    order = np.argsort(values)
+    reached = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One operator's stage in one of the batches, counted from the oldest."""
+
+    number: int
+    batch: BatchExecution
+    stage: StageExecution
+
+
+_Runs = list[_Run]
+
+
+def _runs_by_operator(batches: Sequence[BatchExecution]) -> dict[str, _Runs]:
+    runs: dict[str, _Runs] = {}
+    for number, batch in enumerate(batches):
+        for stage in batch.stages:
+            if stage.tasks:
+                runs.setdefault(stage.operator, []).append(_Run(number, batch, stage))
+    return runs
+
+
+def _fit_stage(operator: str, runs: _Runs, batches: int, known_slope: float | None) -> StageCost | NotReady:
+    records = np.concatenate([run.stage.records_in for run in runs])
+    seconds = np.concatenate([run.stage.useful_seconds for run in runs])
+    if len(records) < FEWEST_TASKS:
+        return NotReady(f"{operator} has shown {len(records)} tasks", f"{FEWEST_TASKS} tasks of {operator}")
+    if not seconds.any() and records.any():
+        return NotReady(f"{operator} reports records but no useful time", "a useful time above zero")
+    group = np.repeat([run.number for run in runs], [run.stage.tasks for run in runs])
+    weight = weigh_by_age(np.asarray(batches - 1 - group, dtype=np.float64))
+    return _stage_cost(operator, runs, batches, fit_line(records, seconds, weight, group), known_slope)
+
+
+def _stage_cost(operator: str, runs: _Runs, batches: int, line: Line, known_slope: float | None) -> StageCost:
+    weight = weigh_by_age(np.array([batches - 1 - run.number for run in runs], dtype=np.float64))
+    stages = [run.stage for run in runs]
+    per_task, per_record = line.split(known_slope)
+    return StageCost(
+        operator=operator,
+        per_task_seconds=per_task,
+        per_record_seconds=per_record,
+        tasks=stages[-1].tasks,
+        shares=_average_shares(stages, weight),
+        selectivity=_measure_selectivity(stages, weight),
+        identified=line.identified,
+    )
+
+
+def _fit_growth(runs: _Runs, may_read_files: bool) -> TaskGrowth | None:
+    return fit_growth(
+        [
+            SeenTasks(
+                run.stage.tasks,
+                float(run.stage.records_in.sum()),
+                run.batch.slots,
+                run.batch.files if may_read_files else None,
+            )
+            for run in runs
+        ]
+    )
+
+
+def _fit_listing(batches: Sequence[BatchExecution], sources: tuple[str, ...]) -> ListingCost | None:
+    """Fit what listing files in tasks costs; None where no batch has done so."""
+    read = [batch for batch in batches if batch.files and batch.input_records > 0]
+    listed = [batch for batch in read if batch.listing_seconds > 0]
+    if not listed:
+        return None
+    per_record = np.median([(batch.files or 0) / batch.input_records for batch in read])
+    per_file = np.median([batch.listing_seconds * batch.slots / (batch.files or 1) for batch in listed])
+    return ListingCost(sources, float(per_record), float(per_file))
+
+
+def _average_shares(stages: Sequence[StageExecution], weight: Floats) -> Floats:
+    """Average each task's part of the records, over the batches that had the newest task count."""
+    tasks = stages[-1].tasks
+    total: Floats = np.zeros(tasks)
+    for stage, factor in zip(stages, weight.tolist(), strict=True):
+        records = float(stage.records_in.sum())
+        if stage.tasks == tasks and records > 0:
+            total += factor / records * stage.records_in
+    whole = float(total.sum())
+    return total / whole if whole > 0 else np.full(tasks, 1.0 / tasks)
+
+
+def _measure_selectivity(stages: Sequence[StageExecution], weight: Floats) -> float:
+    """Divide records out by records in; an operator that got none counts as passing on what it gets."""
+    taken = float(weight @ np.array([stage.records_in.sum() for stage in stages]))
+    given = float(weight @ np.array([stage.records_out.sum() for stage in stages]))
+    return given / taken if taken > 0 else 1.0
+
+
+def _add_serial_part(
+    batches: Sequence[BatchExecution], stages: tuple[StageCost, ...], slots: int, alone: bool
+) -> QueryCosts:
+    """Add the serial seconds of a batch, and how far stages differ from the makespan of their usual tasks.
+
+    Beside other queries stages also wait for slots, which is no cost of this query, so the makespan is then
+    taken as it is.
+    """
+    batches = batches[-CALIBRATION_BATCHES:]
+    weight = weigh_by_age(np.arange(len(batches) - 1, -1, -1, dtype=np.float64))
+    costs = {stage.operator: stage for stage in stages}
+    outside = np.array([batch.serial_seconds for batch in batches])
+    seconds = np.array([batch.seconds - batch.listing_seconds for batch in batches])
+    modelled = np.array([_predict_stages(costs, batch) for batch in batches])
+    launch, stretch = _calibrate(batches, seconds - outside, modelled, weight) if alone else (0.0, 1.0)
+    serial = weighted_median(outside, weight) + launch
+    miss = np.abs(serial + stretch * modelled - seconds) / np.maximum(seconds, 1e-9)
+    return QueryCosts(serial, stages, slots, weighted_median(miss, weight), stretch)
+
+
+def _calibrate(
+    batches: Sequence[BatchExecution], in_stages: Floats, modelled: Floats, weight: Floats
+) -> tuple[float, float]:
+    """Measure what stages take beyond their tasks (launch, fetch wait), and the stretch by stragglers.
+
+    Long batches say more about the stretch: in a short one a delay of a moment is half of its time.
+    """
+    packed = [sum(makespan(s.useful_seconds, batch.slots) for s in batch.stages) for batch in batches]
+    launch = max(0.0, weighted_median(in_stages - np.array(packed), weight))
+    if not modelled.all():
+        return launch, 1.0
+    stretch = weighted_median((in_stages - launch) / modelled, weight * modelled)
+    return launch, min(MOST_STRETCH, max(1 / MOST_STRETCH, stretch))
+
+
+def _predict_stages(costs: Mapping[str, StageCost], batch: BatchExecution) -> float:
+    """Predict the seconds of the stages of a batch that has run."""
+    total = 0.0
+    for stage in batch.stages:
+        cost = costs.get(stage.operator)
+        if cost is not None and stage.tasks:
+            tasks = cost.per_task_seconds + cost.per_record_seconds * stage.records_in
+            total += makespan(tasks, batch.slots)
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A fitted line through its point of gravity, and the doubt about its slope.
+
+    `doubt` is the standard error of slope · mean_records as a share of mean_seconds.
+    """
+
+    slope: float
+    mean_records: float
+    mean_seconds: float
+    doubt: float
+
+    @property
+    def identified(self) -> bool:
+        """Whether fixed and per-record cost could be told apart."""
+        return self.doubt <= TRUSTED_DOUBT
+
+    def split(self, known_slope: float | None = None) -> tuple[float, float]:
+        """Split into fixed and per-record seconds, both non-negative and exact at the point of gravity.
+
+        As far as the samples do not tell the two apart, the slope known from elsewhere is taken. Without
+        one all cost counts as per record, as in plain DS2, so that a higher rate is never underestimated.
+        """
+        if self.mean_records <= 0:
+            return self.mean_seconds, 0.0
+        most = self.mean_seconds / self.mean_records
+        assumed = most if known_slope is None else min(known_slope, most)
+        trust = _trust(self.doubt)
+        slope = min(most, trust * self.slope + (1 - trust) * assumed)
+        return max(0.0, self.mean_seconds - slope * self.mean_records), slope
+
+
+def _trust(doubt: float) -> float:
+    return min(1.0, max(0.0, (USELESS_DOUBT - doubt) / (USELESS_DOUBT - TRUSTED_DOUBT)))
+
+
+def fit_line(records: Floats, seconds: Floats, weight: Floats, group: Integers) -> Line:
+    """Fit by iteratively re-weighted least squares over relative errors; `group` is the batch of a sample."""
+    seconds_unit = _median(seconds)
+    if seconds_unit < VANISHING:
+        seconds_unit = float(seconds.mean())
+    records_unit = float(records.mean())
+    if records_unit < VANISHING:
+        return Line(0.0, 0.0, seconds_unit, 0.0)
+    if seconds_unit < VANISHING:
+        return Line(0.0, records_unit, 0.0, math.inf)
+    # in units of their own size, so that neither records nor seconds can overflow or vanish
+    x, y = records / records_unit, np.minimum(seconds / seconds_unit, LONGEST)
+    intercept, slope, final_weight, spread = _fit_reweighted(x, y, weight)
+    mean = float(final_weight @ x / final_weight.sum())
+    height = intercept + slope * mean
+    if mean < VANISHING or height < VANISHING:
+        return Line(0.0, 0.0, height * seconds_unit, 0.0)
+    return Line(
+        slope=slope * seconds_unit / records_unit,
+        mean_records=mean * records_unit,
+        mean_seconds=height * seconds_unit,
+        doubt=_estimate_doubt(x - mean, intercept + slope * x, final_weight, spread, group) * mean / height,
+    )
+
+
+def _fit_reweighted(x: Floats, y: Floats, weight: Floats) -> tuple[float, float, Floats, float]:
+    expected, robust = y, np.ones_like(y)
+    spread = SMALLEST_SPREAD
+    for number in range(HUBER_ROUNDS + BISQUARE_ROUNDS):
+        # noise grows with a task's length, hence relative errors; the unit keeps short tasks in bounds
+        scale = expected + 1.0
+        current = weight * robust / (scale * scale)
+        intercept, slope = _fit_non_negative(x, y, current)
+        expected = intercept + slope * x
+        error = np.abs(y - expected) / (expected + 1.0)
+        spread = max(SMALLEST_SPREAD, 1.4826 * _median(error))
+        robust = _huber(error / spread) if number < HUBER_ROUNDS else _bisquare(error / spread)
+    return intercept, slope, current, spread
+
+
+def _median(values: Floats) -> float:
+    """Return the median in a fraction of numpy.median's time: a fit asks for a dozen."""
+    middle = len(values) // 2
+    if len(values) % 2:
+        return float(np.partition(values, middle)[middle])
+    ordered = np.partition(values, (middle - 1, middle))
+    return float((ordered[middle - 1] + ordered[middle]) / 2)
+
+
+def _huber(error: Floats) -> Floats:
+    return HUBER_BEND / np.maximum(error, HUBER_BEND)
+
+
+def _bisquare(error: Floats) -> Floats:
+    inside = np.maximum(0.0, 1.0 - np.square(error / BISQUARE_END))
+    return inside * inside
+
+
+def _fit_non_negative(x: Floats, y: Floats, weight: Floats) -> tuple[float, float]:
+    """Fit intercept and slope ≥ 0 by weighted least squares, which has a closed form for two unknowns."""
+    weighted = weight * x
+    total, sum_x, sum_y = float(weight.sum()), float(weighted.sum()), float(weight @ y)
+    sum_xx, sum_xy = float(weighted @ x), float(weighted @ y)
+    if sum_xx <= 0:
+        return sum_y / total, 0.0
+    determinant = total * sum_xx - sum_x * sum_x
+    if determinant <= 1e-12 * total * sum_xx:
+        return 0.0, sum_xy / sum_xx
+    slope = (total * sum_xy - sum_x * sum_y) / determinant
+    intercept = (sum_y - slope * sum_x) / total
+    if intercept >= 0 and slope >= 0:
+        return intercept, slope
+    # the best of the quarter plane lies on one of its two edges: take the one that explains more
+    if sum_xy * sum_xy * total >= sum_y * sum_y * sum_xx:
+        return 0.0, sum_xy / sum_xx
+    return sum_y / total, 0.0
+
+
+def _estimate_doubt(
+    centred: Floats, expected: Floats, weight: Floats, spread: float, group: Integers
+) -> float:
+    """Estimate the slope's standard error, from noise of single tasks and noise that a batch shares."""
+    pull = weight * centred
+    information = float(pull @ centred)
+    if information <= 1e-12 * float(weight.sum()):
+        return math.inf
+    alone = pull * spread * (expected + 1.0)
+    shared = np.bincount(group, weights=pull * BATCH_NOISE * expected)
+    return math.sqrt(float(alone @ alone) + float(shared @ shared)) / information

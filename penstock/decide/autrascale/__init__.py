@@ -1,0 +1,1 @@
+"""AuTraScale: a latency target met with few resources, learned from trials."""

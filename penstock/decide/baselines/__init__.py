@@ -1,0 +1,1 @@
+"""Policies to compare with: Dhalion, DRS, dynamic allocation, thresholds and reactive rules."""

@@ -1,0 +1,306 @@
+"""DS2 for queries on slots, whose stages run one after the other in each micro-batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.dataflow.costs.memory import CostMemory
+from penstock.dataflow.costs.model import QueryCosts, read_costs, write_costs
+from penstock.dataflow.costs.slots import LEAST_GAIN
+from penstock.dataflow.graph import LogicalGraph
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import EXECUTORS, SlotQuery, SlotWindow
+from penstock.decide.ds2.running import size_by_running
+from penstock.decide.ds2.slot_sizing import MOST_SLOTS, Held, QuerySizing, read_demand, size_query
+from penstock.decide.goals import Goals
+from penstock.decide.policy import (
+    HELD_UTILISATION,
+    IDLE_SECONDS,
+    SEEN_EXECUTORS,
+    UTILISATION,
+    ExpectedEffect,
+    Hold,
+    Proposal,
+    Scale,
+)
+from penstock.errors import BadMetrics
+
+RISEN = 1.2
+"""Times the rate at which a query was last sized from which it is sized anew without a batch that ended."""
+
+QUERIES_KEPT = 64
+"""Applications may start and stop queries without end, so the oldest are forgotten."""
+
+
+@dataclass(slots=True)
+class _Learned:
+    name: str
+    graph: LogicalGraph
+    memory: CostMemory
+    last_slots: int | None = None
+    last_offered: float = 0.0
+    """Records per second at which it was last sized; 0 since it was idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """The slots of one query, as sized now or, where that is not possible, as last needed; none if idle."""
+
+    query: SlotQuery
+    sizing: QuerySizing | NotReady
+    last_slots: int | None
+
+    @property
+    def is_idle(self) -> bool:
+        return self.query.idle_seconds > 0 and isinstance(self.sizing, NotReady)
+
+    @property
+    def slots(self) -> int:
+        if self.is_idle:
+            return 0
+        return self.last_slots or 0 if isinstance(self.sizing, NotReady) else self.sizing.slots
+
+    @property
+    def may_shrink(self) -> bool:
+        """Whether this need may shrink the application; an unknown one, or one of a quiet source, may not."""
+        if isinstance(self.sizing, NotReady):
+            return self.is_idle or self.last_slots is not None
+        return self.sizing.may_shrink and self.sizing.demand.offered_per_second > 0
+
+
+class SharedSlots:
+    """Sizes the executors of an application on slots; learns the costs of its queries from their batches."""
+
+    def __init__(self, goals: Goals, max_slots: int = MOST_SLOTS) -> None:
+        self._goals, self._max_slots = goals, max_slots
+        self._learned: dict[str, _Learned] = {}
+        self._earlier: dict[str, tuple[QueryCosts, ...]] = {}
+
+    def learned(self) -> dict[str, dict[str, Any]]:
+        """Return the fitted costs of each query, by its name."""
+        fitted = {known.name: known.memory.fitted() for known in self._learned.values()}
+        plain = {name: [one for fit in fits if (one := write_costs(fit))] for name, fits in fitted.items()}
+        return {name: {"fits": fits} for name, fits in plain.items() if fits}
+
+    def recall(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+        """Take up the costs of an earlier run, query by query; unreadable ones are named."""
+        notes: list[str] = []
+        for name, body in list(known.items())[-QUERIES_KEPT:]:
+            try:
+                self._earlier[name] = tuple(read_costs(one) for one in body["fits"])
+            except (BadMetrics, KeyError, TypeError) as error:
+                notes.append(f"what was learned of query {name} is not used: {error}")
+        return tuple(notes)
+
+    def propose(self, window: SlotWindow) -> Proposal | NotReady:
+        """Propose the executors whose slots carry the offered rates of all queries together."""
+        missing = _find_missing(window)
+        if missing is not None:
+            return missing
+        needs = [self._need(query, window) for query in window.queries]
+        if all(need.is_idle for need in needs):
+            return _give_back(window)
+        unready = [need.sizing for need in needs if isinstance(need.sizing, NotReady) and not need.is_idle]
+        if all(isinstance(need.sizing, NotReady) for need in needs):
+            return unready[0]
+        answer = _decide(window, needs)
+        if not all(need.may_shrink for need in needs) and _is_shrinking(answer, window):
+            return unready[0] if unready else _hold_without_evidence(answer, needs)
+        return answer
+
+    def _need(self, query: SlotQuery, window: SlotWindow) -> _Need:
+        learned = self._recall(query)
+        sizing = self._size(query, learned, window)
+        if isinstance(sizing, QuerySizing):
+            learned.last_slots, learned.last_offered = sizing.slots, sizing.demand.offered_per_second
+        elif query.idle_seconds > 0:
+            learned.last_offered = 0.0
+        elif len(window.queries) > 1:
+            sizing = NotReady(f"{query.name}: {sizing.reason}", sizing.awaiting, sizing.until)
+        return _Need(query, sizing, learned.last_slots)
+
+    def _recall(self, query: SlotQuery) -> _Learned:
+        """Return what is known of the query; a query with a new plan starts afresh."""
+        learned = self._learned.pop(query.query_id, None)
+        if learned is None or learned.graph != query.graph:
+            learned = _Learned(query.name, query.graph, CostMemory(query.graph.sources))
+            learned.memory.recall(self._earlier.get(query.name, ()))
+        self._learned[query.query_id] = learned
+        while len(self._learned) > QUERIES_KEPT:
+            del self._learned[next(iter(self._learned))]
+        return learned
+
+    def _size(self, query: SlotQuery, learned: _Learned, window: SlotWindow) -> QuerySizing | NotReady:
+        silence = _find_silence(query)
+        if silence is None and learned.memory.remember(query.batches) == 0:
+            silence = NotReady("no batch of the window has usable metrics", "a batch with finite metrics")
+        demand = read_demand(query)
+        if isinstance(demand, NotReady):
+            return silence or demand
+        held = Held(window.slots, max(1, window.slots_per_executor), learned.last_slots)
+        alone = len(window.queries) == 1
+        costs = learned.memory.costs(alone)
+        if isinstance(costs, NotReady):
+            by_tasks = size_by_running(query, demand, held, self._goals, window.end)
+            return by_tasks or silence or costs
+        # a load that rises need not wait for a batch, whose costs are known; a lower one is shown by batches
+        rises = demand.offered_per_second > RISEN * learned.last_offered
+        if silence is not None and not rises:
+            return silence
+        sizing = size_query(query, demand, costs, held, alone, self._goals, self._max_slots)
+        if silence is None or isinstance(sizing, NotReady):
+            return sizing
+        return replace(sizing, may_shrink=False)
+
+
+def _find_missing(window: SlotWindow) -> NotReady | None:
+    if not window.queries:
+        return NotReady("no streaming query is active", "a streaming query")
+    if not window.executors or window.slots < 1:
+        return NotReady("the application has no executors", "an executor")
+    if EXECUTORS not in window.parallelism:
+        return NotReady("how many executors are held is unknown", "their number")
+    return None
+
+
+def _find_silence(query: SlotQuery) -> NotReady | None:
+    """Reject windows whose batches tell neither costs nor rates."""
+    if not query.batches:
+        return NotReady("no batch finished in the window", "a finished batch")
+    if not any(batch.settled for batch in query.batches):
+        return NotReady("executors came or went during the batch, or are new to it", "the next batch")
+    read = dict.fromkeys(query.graph.sources, 0.0)
+    for batch in query.batches:
+        for stage in batch.stages:
+            if stage.operator in read:
+                read[stage.operator] += float(stage.records_in.sum())
+    if any(read.values()):
+        return None
+    if any(batch.input_records > 0 for batch in query.batches):
+        return NotReady(
+            "the source's tasks report no records in, though batches had some", "their record counts"
+        )
+    return NotReady("idle: no records in the window", "records")
+
+
+def _decide(window: SlotWindow, needs: Sequence[_Need]) -> Hold | Scale:
+    total = sum(need.slots for need in needs) + window.reserved_slots
+    per_executor = max(1, window.slots_per_executor)
+    wanted = max(1, math.ceil(total / per_executor))
+    held = window.parallelism[EXECUTORS]
+    size = window.slots if wanted == held else wanted * per_executor
+    figures = _predict(needs, total, size, window.slots)
+    figures[SEEN_EXECUTORS] = _find_seen(needs) / per_executor
+    reason = _describe_needs(needs, total) + f": holds {window.slots}{_describe_reserved(window)}"
+    notes = [
+        need.sizing.advice for need in needs if isinstance(need.sizing, QuerySizing) and need.sizing.advice
+    ]
+    if wanted == held:
+        return Hold("; ".join([reason, *notes]), figures)
+    reason += f", {wanted} executors have {size}"
+    summary = f"batches of {figures['batch_seconds']:.1f} s on {size} slots"
+    return Scale(
+        parallelism={EXECUTORS: wanted},
+        reason="; ".join([reason, *notes]),
+        expected=ExpectedEffect(summary, figures),
+        exact={EXECUTORS: total / per_executor},
+    )
+
+
+def _predict(needs: Sequence[_Need], total: int, size: int, held: int) -> dict[str, float]:
+    """Predict the busiest query, with the slots shared out by need."""
+    sized = [need.sizing for need in needs if isinstance(need.sizing, QuerySizing)]
+    seconds = _seconds_on(sized, size, total)
+    shares = [batch / sizing.period_seconds for batch, sizing in zip(seconds, sized, strict=True)]
+    busiest = shares.index(max(shares))
+    now = zip(_seconds_on(sized, held, total), sized, strict=True)
+    return {
+        "slots_needed": float(total),
+        "batch_seconds": seconds[busiest],
+        UTILISATION: shares[busiest],
+        HELD_UTILISATION: max(batch / sizing.period_seconds for batch, sizing in now),
+        "offered_per_second": sum(sizing.demand.offered_per_second for sizing in sized),
+        "backlog_records": sum(sizing.demand.backlog_records for sizing in sized),
+        "period_seconds": sized[busiest].period_seconds,
+    }
+
+
+def _find_seen(needs: Sequence[_Need]) -> int:
+    return max(need.sizing.seen_slots for need in needs if isinstance(need.sizing, QuerySizing))
+
+
+def _seconds_on(sized: Sequence[QuerySizing], slots: int, total: int) -> list[float]:
+    return [sizing.seconds_on(max(1, slots * sizing.slots // max(1, total))) for sizing in sized]
+
+
+def _describe_needs(needs: Sequence[_Need], total: int) -> str:
+    if len(needs) == 1:
+        return _describe_need(needs[0])
+    return (
+        "; ".join(f"{need.query.name} {_describe_need(need)}" for need in needs) + f"; together {total} slots"
+    )
+
+
+def _describe_need(need: _Need) -> str:
+    sizing = need.sizing
+    if need.is_idle:
+        return f"has had no input for {need.query.idle_seconds:.0f} s"
+    if isinstance(sizing, NotReady):
+        known = f"keeps the {need.slots} slots it last needed" if need.slots else "is not known yet"
+        return f"{known} ({sizing.reason})"
+    size = f"{sizing.slots} slot" if sizing.slots == 1 else f"{sizing.slots} slots"
+    load = f"{_rate(sizing.demand.offered_per_second)} records/s"
+    if sizing.for_backlog:
+        load += f" and a backlog of {sizing.demand.backlog_records:,.0f} records"
+    seconds, period = f"{sizing.batch_seconds:.1f} s", f"{sizing.period_seconds:.1f} s"
+    if not sizing.feasible:
+        goal = f"{sizing.goal_seconds:.1f} s"
+        return (
+            f"fits a batch of {load} into {goal} with no number of executors: {size} bring it to {seconds}, "
+            f"and each executor more would save less than {LEAST_GAIN:.0%}"
+        )
+    return f"needs {size} for {load} (batch {seconds} of {period} at {size})"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _is_shrinking(answer: Hold | Scale, window: SlotWindow) -> bool:
+    held = window.parallelism[EXECUTORS]
+    return isinstance(answer, Scale) and answer.parallelism[EXECUTORS] < held
+
+
+def _hold_without_evidence(answer: Hold | Scale, needs: Sequence[_Need]) -> Hold:
+    figures = answer.figures if isinstance(answer, Hold) else answer.expected.figures
+    quiet = any(
+        isinstance(need.sizing, QuerySizing) and need.sizing.demand.offered_per_second <= 0 for need in needs
+    )
+    why = (
+        "nothing is offered now, so nothing is released while a backlog is read"
+        if quiet
+        else "nothing is released before a batch shows it"
+    )
+    return Hold(f"{answer.reason}; {why}", figures)
+
+
+def _give_back(window: SlotWindow) -> Hold | Scale:
+    """Ask for no more than real-time queries need while no source offers anything."""
+    idle = min(query.idle_seconds for query in window.queries)
+    wanted = max(1, math.ceil(window.reserved_slots / max(1, window.slots_per_executor)))
+    reason = f"no input for {idle:.0f} s, and nothing waits{_describe_reserved(window)}"
+    figures = {IDLE_SECONDS: idle, HELD_UTILISATION: 0.0, "offered_per_second": 0.0}
+    if wanted >= window.parallelism[EXECUTORS]:
+        return Hold(reason, figures)
+    expected = ExpectedEffect("nothing is held for nothing; the size follows when input returns", figures)
+    return Scale({EXECUTORS: wanted}, reason, expected)
+
+
+def _describe_reserved(window: SlotWindow) -> str:
+    if not window.reserved_slots:
+        return ""
+    names = ", ".join(window.reserved_for)
+    return f"; {window.reserved_slots} slots stay for what runs in real time ({names})"

@@ -1,0 +1,225 @@
+"""Forecasts the rate of one source by trend or by season, and scores both by their recent errors."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from pydantic import Field, model_validator
+
+from penstock.units.fields import Count, Duration, OptionalDuration, Ratio
+from penstock.units.section import Section
+
+BINS_PER_SEASON = 1440
+"""Means kept for one season: a minute each where it is a day."""
+SEASONS_KEPT = 2
+MOST_PENDING = 512
+FADING = 0.9
+"""Share of its weight that a checked forecast keeps when another one is checked: some ten count."""
+BETTER_BY = 0.9
+"""A forecast is used if its error is below this share of what no forecast at all would have made."""
+FARTHEST = 3.0
+"""A forecast changes the present rate by this factor at most: a trend does not go on for ever."""
+PRESENT, RECENT, TREND, SEASON = "the present rate", "the mean of the last windows", "trend", "season"
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The rate expected, by which way, and the recent error of that way; or why there is none."""
+
+    rate: float
+    way: str = ""
+    error: float = math.nan
+    aside: str = ""
+
+
+@dataclass(slots=True)
+class _Score:
+    """Mean of recent errors as a share of the rate, the newest counting most."""
+
+    total: float = 0.0
+    weight: float = 0.0
+    checks: int = 0
+
+    def add(self, error: float) -> None:
+        self.total = self.total * FADING + error
+        self.weight = self.weight * FADING + 1
+        self.checks += 1
+
+    @property
+    def error(self) -> float:
+        return self.total / self.weight if self.weight else math.nan
+
+
+@dataclass(slots=True)
+class _Bin:
+    mean: float
+    count: float = 1.0
+
+    def add(self, rate: float) -> None:
+        self.count += 1
+        self.mean += (rate - self.mean) / self.count
+
+
+@dataclass(slots=True)
+class SourceForecast:
+    """Takes one reading a window and says what to expect a horizon later."""
+
+    settings: ForecastSettings
+    _recent: deque[tuple[float, float]] = field(default_factory=deque)
+    _bins: dict[int, _Bin] = field(default_factory=dict)
+    _pending: deque[tuple[float, dict[str, float]]] = field(
+        default_factory=lambda: deque(maxlen=MOST_PENDING)
+    )
+    _scores: dict[str, _Score] = field(default_factory=dict)
+
+    def take(self, start: float, end: float, rate: float) -> Forecast:
+        """Learn from a window's rate, and forecast from its end."""
+        if self._recent and end <= self._recent[-1][0]:
+            return Forecast(rate, aside="the window is no newer than the last")
+        self._check(start, end, rate)
+        self._remember(end, rate)
+        guesses = self._guess(end, rate)
+        due = end + self.settings.horizon
+        self._pending.append((due, guesses))
+        return self._choose(guesses, rate)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the season so far as plain data, for a later run."""
+        return {
+            "bin_seconds": self._bin_seconds,
+            "bins": [[index, entry.mean, entry.count] for index, entry in self._bins.items()],
+        }
+
+    def recall(self, body: Mapping[str, Any]) -> None:
+        """Take up an earlier run's season; one that was cut otherwise cannot be used."""
+        if not math.isclose(float(body["bin_seconds"]), self._bin_seconds):
+            raise ValueError("the season has another length now")
+        for index, mean, count in body["bins"]:
+            if math.isfinite(float(mean)) and float(mean) >= 0 and float(count) > 0:
+                self._bins[int(index)] = _Bin(float(mean), float(count))
+
+    @property
+    def _bin_seconds(self) -> float:
+        return (self.settings.season or 0.0) / BINS_PER_SEASON
+
+    def _check(self, start: float, end: float, rate: float) -> None:
+        """Compare what was expected of this window with what came."""
+        while self._pending and self._pending[0][0] <= end:
+            due, guesses = self._pending.popleft()
+            if due <= start or rate <= 0:
+                continue
+            for way, guess in guesses.items():
+                self._scores.setdefault(way, _Score()).add(abs(guess - rate) / rate)
+
+    def _remember(self, end: float, rate: float) -> None:
+        self._recent.append((end, rate))
+        while len(self._recent) > self.settings.trend_windows:
+            self._recent.popleft()
+        if self.settings.season is None:
+            return
+        index = math.floor(end / self._bin_seconds)
+        if index in self._bins:
+            self._bins[index].add(rate)
+            return
+        self._bins[index] = _Bin(rate)
+        while len(self._bins) > SEASONS_KEPT * BINS_PER_SEASON:
+            del self._bins[next(iter(self._bins))]
+
+    def _guess(self, end: float, rate: float) -> dict[str, float]:
+        guesses = {PRESENT: rate, RECENT: sum(one for _, one in self._recent) / len(self._recent)}
+        ways = {TREND: self._by_trend(end), SEASON: self._by_season(end, guesses[RECENT])}
+        for way, guess in ways.items():
+            if guess is not None:
+                guesses[way] = min(max(guess, rate / FARTHEST), rate * FARTHEST)
+        return guesses
+
+    def _by_trend(self, end: float) -> float | None:
+        """Extend the line of least squares through the last readings."""
+        if len(self._recent) < self.settings.trend_windows:
+            return None
+        count = len(self._recent)
+        middle = sum(at for at, _ in self._recent) / count
+        mean = sum(rate for _, rate in self._recent) / count
+        spread = sum((at - middle) ** 2 for at, _ in self._recent)
+        slope = sum((at - middle) * (rate - mean) for at, rate in self._recent) / spread
+        # a window's rate is that of its middle, half a window before its end
+        half = (self._recent[-1][0] - self._recent[0][0]) / (count - 1) / 2
+        return mean + slope * (end + self.settings.horizon - (middle - half))
+
+    def _by_season(self, end: float, recent: float) -> float | None:
+        """Take what followed one season ago, in proportion to how that time compares with now."""
+        season = self.settings.season
+        if season is None:
+            return None
+        then = [self._bins.get(math.floor((at - season) / self._bin_seconds)) for at, _ in self._recent]
+        ahead = self._bins.get(math.floor((end + self.settings.horizon - season) / self._bin_seconds))
+        if ahead is None or any(entry is None for entry in then):
+            return None
+        before = sum(entry.mean for entry in then if entry is not None) / len(then)
+        return ahead.mean * recent / before if before > 0 else None
+
+    def _choose(self, guesses: Mapping[str, float], rate: float) -> Forecast:
+        """Choose the way with the smallest recent error, if that is small enough."""
+        checks = {way: score.checks for way, score in self._scores.items()}
+        ways = [
+            way
+            for way in (TREND, SEASON)
+            if way in guesses and checks.get(way, 0) >= self.settings.least_checks
+        ]
+        if not ways:
+            return Forecast(rate, aside="no forecast has proved itself yet")
+        way = min(ways, key=lambda one: self._scores[one].error)
+        error = self._scores[way].error
+        plain = min(self._scores[PRESENT].error, self._scores[RECENT].error)
+        if error > self.settings.worst_error:
+            told = f"its recent error of {error:.0%} is over {self.settings.worst_error:.0%}"
+            return Forecast(rate, way, error, told)
+        if error >= plain * BETTER_BY:
+            return Forecast(rate, way, error, "the rate is as steady as a forecast would be")
+        return Forecast(guesses[way], way, error)
+
+
+class ForecastSettings(Section):
+    """Settings of the forecast: on or off, how far ahead, when it is believed; times in seconds."""
+
+    prefix: ClassVar[str] = "forecast_"
+    names: ClassVar[Mapping[str, str]] = {"enabled": "forecast"}
+
+    enabled: bool = Field(
+        False,
+        description="Whether the policy is shown the rate that is expected at the end of `forecast_horizon`, "
+        "where that can be told. The policy `forecast:ds2` is ds2 with it, and so on.",
+    )
+    horizon: Duration = Field(
+        60.0,
+        gt=0,
+        le=86400,
+        description="How far ahead a forecast looks: the time from a decision until the new size works.",
+    )
+    season: OptionalDuration = Field(
+        86400.0, gt=0, le=31_536_000, description="After how long loads come back; `none` if they do not."
+    )
+    worst_error: Ratio = Field(
+        0.15,
+        gt=0,
+        le=1,
+        description="The recent error of forecasts, as a share of the rate, above which none is used.",
+    )
+    trend_windows: Count = Field(
+        6, ge=3, le=1000, description="The last policy intervals that a trend is drawn through."
+    )
+    least_checks: Count = Field(
+        6, ge=1, le=1000, description="Forecasts that must have come due before one is believed."
+    )
+
+    @model_validator(mode="after")
+    def _check_season(self) -> ForecastSettings:
+        if self.season is not None and self.season <= self.horizon:
+            raise ValueError(
+                f"forecast_season ({self.season:g}) is not longer than forecast_horizon ({self.horizon:g})"
+            )
+        return self

@@ -1,0 +1,1 @@
+"""The scaling manager: guardrails between a policy's proposal and an action."""

@@ -1,0 +1,1 @@
+"""Decisions from recorded rates, without an application."""

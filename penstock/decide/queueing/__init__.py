@@ -1,0 +1,1 @@
+"""The queueing policy: the fewest instances that meet a latency target."""

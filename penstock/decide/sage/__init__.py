@@ -1,0 +1,1 @@
+"""Sage: memory, heap, CPU and parallelism sized by prioritised rules."""

@@ -1,0 +1,1 @@
+"""Spark's event logs: find, decompress and parse them, also while they grow."""

@@ -1,0 +1,179 @@
+"""The contents of one application's event log: tasks as columns, the rest as small records.
+
+Times of day are milliseconds since the epoch, -1 where the log does not have them; lengths are milliseconds.
+Lines of the log order what happened within one millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+TASK_COLUMNS = (
+    "task", "stage", "attempt", "partition", "executor", "launch", "finish", "getting_result",
+    "deserialise", "run", "cpu", "python", "gc", "fetch_wait", "shuffle_write", "state_load", "state_commit",
+    "result_serialise", "remote_bytes", "shuffle_written_bytes", "records_in", "outcome", "started", "ended",
+)  # fmt: skip
+"""One value for each task; `started` and `ended` are lines of the log."""
+SUCCEEDED, FAILED, KILLED, RUNNING = range(4)
+LIVE_OUTCOMES = {"SUCCESS": SUCCEEDED, "FAILED": FAILED, "KILLED": KILLED, "RUNNING": RUNNING}
+"""The outcome of a task by its status in the status store."""
+
+Column = npt.NDArray[np.int64]
+StageKey = tuple[int, int]
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """All tasks of an application in the order they started; the column `executor` indexes `executors`."""
+
+    columns: Mapping[str, Column]
+    executors: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.columns["stage"])
+
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[name]
+
+
+@dataclass(slots=True)
+class Stage:
+    """An attempt of a stage; a later job that skips the stage names the same `rdd`."""
+
+    stage: int
+    attempt: int
+    name: str = ""
+    chain: str = ""
+    tasks: int = 0
+    parents: tuple[int, ...] = ()
+    submitted: int = -1
+    completed: int = -1
+    submitted_at_line: int = -1
+    completed_at_line: int = -1
+    rdd: int = -1
+
+
+@dataclass(slots=True)
+class SparkJob:
+    """A job and the streaming query that it ran for, if any."""
+
+    job: int
+    started: int
+    line: int
+    stages: tuple[int, ...] = ()
+    query: str = ""
+    ended: int = -1
+    ended_at_line: int = -1
+
+
+@dataclass(slots=True)
+class Executor:
+    """An executor; its cores are 0 where the log does not have them."""
+
+    name: str
+    cores: int = 0
+    added: int = -1
+    removed: int = -1
+    line: int = -1
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch from its progress event; phases are milliseconds."""
+
+    run: str
+    start: int
+    phases: Mapping[str, float]
+    line: int
+
+
+@dataclass(slots=True)
+class SqlExecution:
+    """A SQL execution on the driver."""
+
+    started: int
+    line: int
+    ended: int = -1
+    ended_at_line: int = -1
+    execution: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationLog:
+    """Everything that the diagnosis needs of one application's event log."""
+
+    application: str
+    name: str
+    spark_version: str
+    start: int
+    end: int
+    is_complete: bool
+    tasks: Tasks
+    stages: Mapping[StageKey, Stage]
+    jobs: Mapping[int, SparkJob]
+    executors: Mapping[str, Executor]
+    executions: tuple[SqlExecution, ...]
+    batches: tuple[Batch, ...]
+    query_names: Mapping[str, str]
+    lines: int
+    warnings: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMetric:
+    """A metric of a task: its column, and its section and name in the event log and in the status store."""
+
+    column: str
+    logged: tuple[str, str]
+    live: tuple[str, str]
+    unit: int = 1
+
+
+_LOGGED_IN, _LOGGED_OUT = "Shuffle Read Metrics", "Shuffle Write Metrics"
+_LIVE_IN, _LIVE_OUT = "shuffleReadMetrics", "shuffleWriteMetrics"
+# Spark counts some times in nanoseconds; columns are milliseconds.
+_NANOSECONDS = 1_000_000
+TASK_METRICS = (
+    TaskMetric("deserialise", ("", "Executor Deserialize Time"), ("", "executorDeserializeTime")),
+    TaskMetric("run", ("", "Executor Run Time"), ("", "executorRunTime")),
+    TaskMetric("cpu", ("", "Executor CPU Time"), ("", "executorCpuTime"), _NANOSECONDS),
+    TaskMetric("gc", ("", "JVM GC Time"), ("", "jvmGcTime")),
+    TaskMetric("result_serialise", ("", "Result Serialization Time"), ("", "resultSerializationTime")),
+    TaskMetric("fetch_wait", (_LOGGED_IN, "Fetch Wait Time"), (_LIVE_IN, "fetchWaitTime")),
+    TaskMetric("remote_bytes", (_LOGGED_IN, "Remote Bytes Read"), (_LIVE_IN, "remoteBytesRead")),
+
+    TaskMetric("shuffle_write", (_LOGGED_OUT, "Shuffle Write Time"), (_LIVE_OUT, "writeTime"), _NANOSECONDS),
+    TaskMetric("shuffle_written_bytes", (_LOGGED_OUT, "Shuffle Bytes Written"), (_LIVE_OUT, "bytesWritten")),
+    TaskMetric("records_in", (_LOGGED_IN, "Total Records Read"), (_LIVE_IN, "recordsRead")),
+    TaskMetric("records_in", ("Input Metrics", "Records Read"), ("inputMetrics", "recordsRead")),
+)  # fmt: skip
+_LOGGED = tuple((one.column, *one.logged, one.unit) for one in TASK_METRICS)
+_LIVE = tuple((one.column, *one.live, one.unit) for one in TASK_METRICS)
+_COLUMNS = tuple(dict.fromkeys(one.column for one in TASK_METRICS))
+
+
+def read_logged_metrics(metrics: Fields) -> dict[str, int]:
+    """Return the task columns of an event log's metrics; missing metrics count as 0."""
+    return _sum_metrics(metrics, _LOGGED)
+
+
+def read_live_metrics(metrics: Fields) -> dict[str, int]:
+    """Return the task columns of the status store's metrics; missing metrics count as 0."""
+    return _sum_metrics(metrics, _LIVE)
+
+
+def _sum_metrics(metrics: Fields, names: tuple[tuple[str, str, str, int], ...]) -> dict[str, int]:
+    found = dict.fromkeys(_COLUMNS, 0)
+    sections: dict[str, Fields] = {"": metrics}
+    for column, section, name, unit in names:
+        if section not in sections:
+            sections[section] = metrics.get(section) or {}
+        found[column] += int(sections[section].get(name, 0)) // unit
+    return found

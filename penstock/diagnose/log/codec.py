@@ -1,0 +1,171 @@
+"""Decompress event logs, also ones that are still being written or were cut off.
+
+Such a log ends in the middle of a frame: everything before that frame is read, the rest is left out.
+Formats: plain, zstd, gzip, and the streams of lz4-java, snappy-java and compress-lzf.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Protocol, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import zstandard
+
+CHUNK = 1 << 20
+# zlib: the largest window, in a gzip frame
+_GZIP = 16 + zlib.MAX_WBITS
+_LZ4_MAGIC, _LZ4_HEADER = b"LZ4Block", 21
+_LZF_MAGIC = b"ZV"
+_SNAPPY_MAGIC, _SNAPPY_HEADER = b"\x82SNAPPY\x00", 16
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class ByteStream(Protocol):
+    """A source of compressed bytes."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, fewer at the end."""
+
+
+def read_plain(stream: ByteStream) -> Iterator[bytes]:
+    """Yield chunks as they are."""
+    while chunk := stream.read(CHUNK):
+        yield chunk
+
+
+def read_zstd(stream: ByteStream) -> Iterator[bytes]:
+    """Yield the chunks of zstd frames; the last frame may be cut."""
+    reader = zstandard.ZstdDecompressor().stream_reader(cast(BinaryIO, stream), read_across_frames=True)
+    try:
+        while chunk := reader.read(CHUNK):
+            yield chunk
+    except zstandard.ZstdError:
+        return
+
+
+def read_gzip(stream: ByteStream) -> Iterator[bytes]:
+    """Yield the chunks of gzip members; the last member may be cut."""
+    unpacker = zlib.decompressobj(wbits=_GZIP)
+    while packed := stream.read(CHUNK):
+        while packed:
+            try:
+                yield unpacker.decompress(packed)
+            except zlib.error:
+                return
+            packed = unpacker.unused_data
+            if packed:
+                unpacker = zlib.decompressobj(wbits=_GZIP)
+
+
+def read_lz4(stream: ByteStream) -> Iterator[bytes]:
+    """Yield the blocks of lz4-java: magic, method, two lengths, checksum, data."""
+    while len(header := stream.read(_LZ4_HEADER)) == _LZ4_HEADER and header.startswith(_LZ4_MAGIC):
+        method = header[8] & 0xF0
+        packed, size = struct.unpack_from("<ii", header, 9)
+        block = stream.read(packed)
+        if len(block) < packed:
+            return
+        if size:
+            yield block if method == 0x10 else pa.decompress(block, size, "lz4_raw", asbytes=True)
+
+
+def read_snappy(stream: ByteStream) -> Iterator[bytes]:
+    """Yield the blocks of snappy-java: a header, then each block behind its length."""
+    if not stream.read(_SNAPPY_HEADER).startswith(_SNAPPY_MAGIC):
+        return
+    while len(length := stream.read(4)) == 4:
+        size = struct.unpack(">i", length)[0]
+        block = stream.read(size)
+        if len(block) < size:
+            return
+        yield pa.decompress(block, _read_varint(block), "snappy", asbytes=True)
+
+
+def _read_varint(block: bytes) -> int:
+    value, shift = 0, 0
+    for byte in block:
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value
+        shift += 7
+    return value
+
+
+def read_lzf(stream: ByteStream) -> Iterator[bytes]:
+    """Yield the blocks of compress-lzf: magic, a flag, the length, if packed the unpacked length, data."""
+    while len(header := stream.read(5)) == 5 and header.startswith(_LZF_MAGIC):
+        length = struct.unpack_from(">H", header, 3)[0]
+        unpacked = stream.read(2) if header[2] else b""
+        block = stream.read(length)
+        if len(block) < length:
+            return
+        decoded = _decode_lzf(block, struct.unpack(">H", unpacked)[0]) if header[2] else block
+        if decoded is None:
+            return
+        yield decoded
+
+
+def _decode_lzf(block: bytes, size: int) -> bytes | None:
+    """Return the `size` bytes of a packed block, or None if it is broken."""
+    out = np.empty(size, dtype=np.uint8)
+    if _fill_from_lzf(np.frombuffer(block, dtype=np.uint8), out) != size:
+        return None
+    return out.tobytes()
+
+
+@numba.njit(cache=True)
+def _fill_from_lzf(packed: Bytes, out: Bytes) -> int:
+    """Fill `out` and return the bytes written, or -1 where a step leaves either array."""
+    i, o = 0, 0
+    while i < len(packed):
+        control = int(packed[i])
+        i += 1
+        if control < 32:
+            if i + control + 1 > len(packed) or o + control + 1 > len(out):
+                return -1
+            for _ in range(control + 1):
+                out[o] = packed[i]
+                i, o = i + 1, o + 1
+            continue
+        length = control >> 5
+        if i + (length == 7) >= len(packed):
+            return -1
+        if length == 7:
+            length += int(packed[i])
+            i += 1
+        source = o - ((control & 31) << 8) - int(packed[i]) - 1
+        i += 1
+        if source < 0 or o + length + 2 > len(out):
+            return -1
+        for step in range(length + 2):
+            out[o + step] = out[source + step]
+        o += length + 2
+    return o
+
+
+CODECS: dict[str, Callable[[ByteStream], Iterator[bytes]]] = {
+    "zstd": read_zstd,
+    "zst": read_zstd,
+    "gz": read_gzip,
+    "lz4": read_lz4,
+    "snappy": read_snappy,
+    "lzf": read_lzf,
+}
+
+
+def split_lines(chunks: Iterator[bytes], whole_only: bool = False) -> Iterator[bytes]:
+    """Yield the lines of the chunks; without `whole_only` also a last one that has no end and may be cut."""
+    rest = b""
+    for chunk in chunks:
+        parts = (rest + chunk).split(b"\n")
+        rest = parts.pop()
+        yield from parts
+    if rest and not whole_only:
+        yield rest

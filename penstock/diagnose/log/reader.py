@@ -1,0 +1,340 @@
+"""Parse Spark's event log line by line into an `ApplicationLog`; what cannot be read is counted."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import orjson
+
+from penstock.diagnose.log.application import (
+    FAILED,
+    KILLED,
+    RUNNING,
+    SUCCEEDED,
+    TASK_COLUMNS,
+    ApplicationLog,
+    Batch,
+    Executor,
+    Fields,
+    SparkJob,
+    SqlExecution,
+    Stage,
+    StageKey,
+    Tasks,
+    read_logged_metrics,
+)
+from penstock.diagnose.log.files import LogFiles
+from penstock.errors import BadInput
+
+_END_OF_TIMES = 10**14
+"""Milliseconds up to the year 5138; a later time is an error, and might overflow in microseconds."""
+_MOST_CORES = 100_000
+"""Of one executor; a larger number is an error, and the cores count as unknown."""
+_PREFIX = b'{"Event":"'
+_SQL_TIMES = {
+    "time to commit changes": "state_commit",
+    "RocksDB: load - time taken to load the store": "state_load",
+    "time to execute Python code": "python",
+}
+_HANDLERS = {
+    "SparkListenerLogStart": "_log_start",
+    "SparkListenerApplicationStart": "_application_start",
+    "SparkListenerApplicationEnd": "_application_end",
+    "SparkListenerExecutorAdded": "_executor_added",
+    "SparkListenerExecutorRemoved": "_executor_removed",
+    "SparkListenerJobStart": "_job_start",
+    "SparkListenerJobEnd": "_job_end",
+    "SparkListenerStageSubmitted": "_stage_submitted",
+    "SparkListenerStageCompleted": "_stage_completed",
+    "SparkListenerTaskStart": "_task_start",
+    "SparkListenerTaskEnd": "_task_end",
+    "SparkListenerSQLExecutionStart": "_execution_start",
+    "SparkListenerSQLExecutionEnd": "_execution_end",
+    "StreamingQueryListener$QueryStartedEvent": "_query_started",
+    "StreamingQueryListener$QueryProgressEvent": "_query_progress",
+}
+_WANTED = frozenset(name.encode() for name in _HANDLERS)
+
+
+class EventLogReader:
+    """A parser that is fed the lines of one log in order and can build the log so far at any time.
+
+    With `begun` it continues after the lines that gave that log.
+    """
+
+    def __init__(self, begun: ApplicationLog | None = None) -> None:
+        self._columns = {name: array("q") for name in TASK_COLUMNS}
+        self._rows: dict[int, int] = {}
+        self._executor_places: dict[str, int] = {}
+        self._stages: dict[StageKey, Stage] = {}
+        self._jobs: dict[int, SparkJob] = {}
+        self._executors: dict[str, Executor] = {}
+        self._executions: dict[int, SqlExecution] = {}
+        self._batches: list[Batch] = []
+        self._names: dict[str, str] = {}
+        self._warnings: Counter[str] = Counter()
+        self._facts = {"App ID": "", "App Name": "", "Spark Version": ""}
+        self._start, self._end, self._latest, self._line = -1, -1, -1, 0
+        self._handlers: dict[str, Callable[[Fields], None]] = {
+            event: getattr(self, method) for event, method in _HANDLERS.items()
+        }
+        if begun is not None:
+            self._resume(begun)
+
+    def _resume(self, log: ApplicationLog) -> None:
+        for name, column in self._columns.items():
+            column.extend(log.tasks[name].tolist())
+        self._rows = {task: row for row, task in enumerate(log.tasks["task"].tolist())}
+        self._executor_places = {name: place for place, name in enumerate(log.tasks.executors)}
+        self._stages, self._jobs = dict(log.stages), dict(log.jobs)
+        self._executors, self._batches = dict(log.executors), list(log.batches)
+        self._executions = {one.execution: one for one in log.executions}
+        self._names, self._warnings = dict(log.query_names), Counter(log.warnings)
+        self._facts = {"App ID": log.application, "App Name": log.name, "Spark Version": log.spark_version}
+        self._start, self._latest, self._line = log.start, log.end, log.lines
+
+    def feed(self, lines: Iterable[bytes]) -> None:
+        """Parse these lines."""
+        for line in lines:
+            self._line += 1
+            if line:
+                self._parse(line)
+
+    def _parse(self, line: bytes) -> None:
+        if not is_wanted(line):
+            return
+        try:
+            event = orjson.loads(line)
+            handler = self._handlers.get(str(event["Event"]).rpartition(".")[2])
+            if handler:
+                handler(event)
+        except orjson.JSONDecodeError:
+            self._warnings["lines that are cut or are not JSON"] += 1
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            self._warnings["events with missing or bad fields"] += 1
+
+    def _note_time(self, time: int) -> int:
+        if not -1 <= time < _END_OF_TIMES:
+            raise ValueError(f"{time} is no time in milliseconds")
+        self._latest = max(self._latest, time)
+        return time
+
+    def _log_start(self, event: Fields) -> None:
+        self._facts["Spark Version"] = str(event.get("Spark Version", ""))
+
+    def _application_start(self, event: Fields) -> None:
+        self._start = self._note_time(int(event["Timestamp"]))
+        self._facts |= {"App ID": str(event.get("App ID", "")), "App Name": str(event.get("App Name", ""))}
+
+    def _application_end(self, event: Fields) -> None:
+        self._end = self._note_time(int(event["Timestamp"]))
+
+    def _executor_added(self, event: Fields) -> None:
+        executor = self._find_executor(str(event["Executor ID"]))
+        cores = int(event["Executor Info"].get("Total Cores") or 0)
+        executor.cores = cores if 0 <= cores < _MOST_CORES else 0
+        executor.host = str(event["Executor Info"].get("Host", ""))
+        executor.added, executor.line = self._note_time(int(event["Timestamp"])), self._line
+
+    def _executor_removed(self, event: Fields) -> None:
+        self._find_executor(str(event["Executor ID"])).removed = self._note_time(int(event["Timestamp"]))
+
+    def _find_executor(self, name: str) -> Executor:
+        return self._executors.setdefault(name, Executor(name))
+
+    def _job_start(self, event: Fields) -> None:
+        properties = event.get("Properties") or {}
+        self._jobs[int(event["Job ID"])] = SparkJob(
+            job=int(event["Job ID"]),
+            started=self._note_time(int(event["Submission Time"])),
+            line=self._line,
+            stages=_to_integers(event.get("Stage IDs") or ()),
+            query=str(properties.get("sql.streaming.queryId", "")),
+        )
+        # stages that reuse the output of an earlier job are skipped, and no other event names them
+        for information in event.get("Stage Infos") or ():
+            self._update_stage(information)
+
+    def _job_end(self, event: Fields) -> None:
+        job = self._jobs.get(int(event["Job ID"]))
+        if job:
+            job.ended, job.ended_at_line = self._note_time(int(event["Completion Time"])), self._line
+
+    def _update_stage(self, information: Fields) -> Stage:
+        key = int(information["Stage ID"]), int(information.get("Stage Attempt ID", 0))
+        stage = self._stages.setdefault(key, Stage(*key))
+        stage.name = str(information.get("Stage Name", stage.name))
+        stage.tasks = int(information.get("Number of Tasks", stage.tasks))
+        stage.parents = _to_integers(information.get("Parent IDs") or stage.parents)
+        rdds = information.get("RDD Info") or ()
+        stage.chain = stage.chain or name_chain(rdds)
+        # Spark lists the stage's own RDD first, then those it is computed from
+        stage.rdd = int(rdds[0]["RDD ID"]) if rdds else stage.rdd
+        return stage
+
+    def _stage_submitted(self, event: Fields) -> None:
+        stage = self._update_stage(event["Stage Info"])
+        stage.submitted = self._note_time(int(event["Stage Info"].get("Submission Time", -1)))
+        stage.submitted_at_line = self._line
+
+    def _stage_completed(self, event: Fields) -> None:
+        information = event["Stage Info"]
+        stage = self._update_stage(information)
+        stage.completed = self._note_time(int(information.get("Completion Time", -1)))
+        stage.completed_at_line = self._line
+        if stage.submitted < 0:
+            stage.submitted = int(information.get("Submission Time", -1))
+
+    def _find_row(self, event: Fields, information: Fields) -> int:
+        task = int(information["Task ID"])
+        if task in self._rows:
+            return self._rows[task]
+        executor = self._executor_places.setdefault(
+            str(information["Executor ID"]), len(self._executor_places)
+        )
+        known = {
+            "task": task,
+            "stage": int(event["Stage ID"]),
+            "attempt": int(event.get("Stage Attempt ID", 0)),
+            "partition": int(information.get("Index", -1)),
+            "executor": executor,
+            "launch": self._note_time(int(information["Launch Time"])),
+            "finish": -1,
+            "getting_result": -1,
+            "outcome": RUNNING,
+            "started": self._line,
+            "ended": -1,
+        }
+        # convert all values before the first is stored: a broken event must not leave part of a row
+        values = array("q", [known.get(name, 0) for name in self._columns])
+        for column, value in zip(self._columns.values(), values, strict=True):
+            column.append(value)
+        row = self._rows[task] = len(self._rows)
+        return row
+
+    def _task_start(self, event: Fields) -> None:
+        self._find_row(event, event["Task Info"])
+
+    def _task_end(self, event: Fields) -> None:
+        information, columns = event["Task Info"], self._columns
+        finish = int(information["Finish Time"])
+        row = self._find_row(event, information)
+        columns["finish"][row] = self._note_time(finish)
+        columns["ended"][row] = self._line
+        columns["getting_result"][row] = int(information.get("Getting Result Time") or -1)
+        columns["outcome"][row] = _read_outcome(event, information)
+        metrics = event.get("Task Metrics")
+        if not metrics:
+            self._warnings["finished tasks without metrics"] += 1
+            return
+        for name, value in read_logged_metrics(metrics).items():
+            columns[name][row] = value
+        for name, value in _sum_sql_times(information.get("Accumulables") or ()).items():
+            columns[name][row] = value
+
+    def _execution_start(self, event: Fields) -> None:
+        started = self._note_time(int(event["time"]))
+        number = int(event["executionId"])
+        self._executions[number] = SqlExecution(started, self._line, execution=number)
+
+    def _execution_end(self, event: Fields) -> None:
+        execution = self._executions.get(int(event["executionId"]))
+        if execution:
+            execution.ended, execution.ended_at_line = self._note_time(int(event["time"])), self._line
+
+    def _query_started(self, event: Fields) -> None:
+        self._names[str(event["id"])] = str(event.get("name") or str(event["id"])[:8])
+
+    def _query_progress(self, event: Fields) -> None:
+        progress = event["progress"]
+        if isinstance(progress, str):
+            progress = orjson.loads(progress)
+        self._names.setdefault(str(progress["id"]), str(progress.get("name") or str(progress["id"])[:8]))
+        start = datetime.fromisoformat(str(progress["timestamp"]).replace("Z", "+00:00"))
+        phases = {name: float(value) for name, value in (progress.get("durationMs") or {}).items()}
+        begun = round(start.timestamp() * 1000)
+        self._note_time(begun + int(phases.get("triggerExecution", 0)))
+        self._batches.append(Batch(str(progress.get("runId", "")), begun, phases, self._line))
+
+    def build_log(self) -> ApplicationLog:
+        """Return the application as the lines so far describe it."""
+        columns = {name: np.array(column, dtype=np.int64) for name, column in self._columns.items()}
+        launched = columns["launch"]
+        first = self._start if self._start >= 0 else int(launched.min()) if len(launched) else self._latest
+        return ApplicationLog(
+            application=self._facts["App ID"],
+            name=self._facts["App Name"],
+            spark_version=self._facts["Spark Version"],
+            start=first,
+            end=max(self._latest, self._end),
+            is_complete=self._end >= 0,
+            tasks=Tasks(columns, tuple(self._executor_places)),
+            stages=dict(self._stages),
+            jobs=dict(self._jobs),
+            executors=dict(self._executors),
+            executions=tuple(self._executions.values()),
+            batches=tuple(self._batches),
+            query_names=dict(self._names),
+            lines=self._line,
+            warnings=dict(self._warnings),
+        )
+
+
+def is_wanted(line: bytes) -> bool:
+    """Return whether the line may matter, by its event's name: most of a large log need no parsing."""
+    if not line.startswith(_PREFIX):
+        return True
+    name = line[len(_PREFIX) : line.find(b'"', len(_PREFIX))]
+    return name.rpartition(b".")[2] in _WANTED
+
+
+def name_chain(rdds: Iterable[Fields]) -> str:
+    """Return the plan nodes that a stage runs, from input to output, as the scopes of its RDDs name them."""
+    names: list[str] = []
+    for rdd in sorted(rdds, key=lambda rdd: int(rdd["RDD ID"])):
+        scope = rdd.get("Scope")
+        name = str(orjson.loads(scope)["name"]) if scope else ""
+        if name and name not in names[-1:]:
+            names.append(name)
+    return " > ".join(dict.fromkeys(names))
+
+
+def _to_integers(identifiers: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(int(one) for one in identifiers)
+
+
+def _read_outcome(event: Fields, information: Fields) -> int:
+    if information.get("Killed"):
+        return KILLED
+    reason = (event.get("Task End Reason") or {}).get("Reason", "Success")
+    return SUCCEEDED if reason == "Success" and not information.get("Failed") else FAILED
+
+
+def _sum_sql_times(accumulables: Iterable[Fields]) -> dict[str, int]:
+    """Return the task's milliseconds in state stores and Python code, where SQL metrics have them."""
+    times = dict.fromkeys(_SQL_TIMES.values(), 0)
+    for value in accumulables:
+        column = _SQL_TIMES.get(str(value.get("Name")))
+        if column:
+            times[column] += int(value.get("Update") or 0)
+    return times
+
+
+def read_log(lines: Iterable[bytes]) -> ApplicationLog:
+    """Return the application that these lines of an event log describe."""
+    reader = EventLogReader()
+    reader.feed(lines)
+    return reader.build_log()
+
+
+def read_application(files: LogFiles) -> ApplicationLog:
+    """Return the application that a log on disk describes; refuse what is not an event log."""
+    log = read_log(files.read_lines())
+    if not log.lines or (log.start < 0 and not len(log.tasks)):
+        raise BadInput(f"{files.path}: is not a Spark event log, or holds no event yet")
+    return log

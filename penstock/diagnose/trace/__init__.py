@@ -1,0 +1,1 @@
+"""Traces: the activities and messages of workers, from event logs or from Parquet files."""

@@ -1,0 +1,268 @@
+"""The trace: events of workers as columns, from which the activity graph is built (sections 3.3 and 3.4).
+
+One row is one event. `COLUMNS` is its Arrow and Parquet form, in which other engines can bring their traces:
+
+    time_us      int64   microseconds since the epoch; rows in time order, within an instant in causal order
+    worker       string  who did it (a thread, a slot, a driver): does one thing at a time
+    kind         string  start, end (of an activity); send, receive (of a message)
+    activity     string  one of `Activity`, in lower case with spaces
+    correlation  int64   ties a send to its receive, unique for a pair of workers; 0 for activities
+    remote       string  the other worker of a message; null for activities
+    operator     string  the part of the dataflow it was done for; may be null
+    phase        string  the step of the work, where the activity type is too coarse; may be null
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.errors import BadInput
+
+Times = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.uint8]
+Indices = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+_LARGE_BYTES = 200_000_000
+
+
+class _Labelled(IntEnum):
+    """A code with a name for people and files."""
+
+    @property
+    def label(self) -> str:
+        """The name in lower case, with spaces."""
+        return self.name.lower().replace("_", " ")
+
+
+class Activity(_Labelled):
+    """The activity types of section 3.3.1."""
+
+    PROCESSING = 0
+    SCHEDULING = 1
+    BARRIER = 2
+    BUFFER = 3
+    SERIALIZATION = 4
+    WAITING = 5
+    IO = 6
+    UNKNOWN = 7
+    DATA_MESSAGE = 8
+    CONTROL_MESSAGE = 9
+
+
+class Kind(_Labelled):
+    """The kind of an event on its worker's timeline."""
+
+    START = 0
+    END = 1
+    SEND = 2
+    RECEIVE = 3
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Work:
+    """The operator that an activity worked for, and the phase of that work."""
+
+    operator: str = ""
+    phase: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Events in time order as columns; `worker`, `remote` and `work` index the tables of names."""
+
+    time_us: Times
+    worker: Indices
+    kind: Codes
+    activity: Codes
+    correlation: Times
+    remote: Indices
+    work: Indices
+    workers: tuple[str, ...]
+    works: tuple[Work, ...]
+
+    def __len__(self) -> int:
+        return len(self.time_us)
+
+    def rows(self, low: int, high: int) -> Trace:
+        """Return the events from `low` up to `high`, sharing memory."""
+        return self.take(slice(low, high))
+
+    def take(self, places: slice | npt.NDArray[np.int64]) -> Trace:
+        """Return the events at these places, in this order."""
+        return replace(self, **{name: getattr(self, name)[places] for name in EVENT_COLUMNS})
+
+    def in_time_order(self) -> Trace:
+        """Return the events sorted by time; events of one instant keep their order."""
+        if len(self) < 2 or bool(np.all(self.time_us[1:] >= self.time_us[:-1])):
+            return self
+        return self.take(np.argsort(self.time_us, kind="stable"))
+
+
+EVENT_COLUMNS = ("time_us", "worker", "kind", "activity", "correlation", "remote", "work")
+_NAMES = pa.dictionary(pa.int32(), pa.string())
+COLUMNS = pa.schema(
+    [
+        ("time_us", pa.int64()),
+        ("worker", _NAMES),
+        ("kind", _NAMES),
+        ("activity", _NAMES),
+        ("correlation", pa.int64()),
+        ("remote", _NAMES),
+        ("operator", _NAMES),
+        ("phase", _NAMES),
+    ]
+)
+
+
+def to_table(trace: Trace) -> pa.Table:
+    """Return the trace as an Arrow table of `COLUMNS`."""
+    operators = _encode_names([work.operator for work in trace.works])
+    phases = _encode_names([work.phase for work in trace.works])
+    columns = [
+        pa.array(trace.time_us),
+        _to_dictionary(trace.worker, trace.workers),
+        _to_dictionary(trace.kind, [kind.label for kind in Kind]),
+        _to_dictionary(trace.activity, [activity.label for activity in Activity]),
+        pa.array(trace.correlation),
+        _to_dictionary(trace.remote, trace.workers),
+        _to_dictionary(operators[0][trace.work], operators[1]),
+        _to_dictionary(phases[0][trace.work], phases[1]),
+    ]
+    return pa.table(columns, schema=COLUMNS)
+
+
+def from_table(table: pa.Table) -> Trace:
+    """Return the trace in an Arrow table of `COLUMNS`; a refusal names the column or value."""
+    missing = [name for name in ("time_us", "worker", "kind", "activity") if name not in table.column_names]
+    if missing:
+        raise BadInput(f"a trace needs the column {missing[0]}; this one has {', '.join(table.column_names)}")
+    worker, workers = _decode_names(table, "worker")
+    if len(worker) and int(worker.min()) < 0:
+        # the compiled passes index by worker without a check
+        raise BadInput("the trace column worker has a null; every event needs a worker")
+    remote, remotes = _decode_names(table, "remote")
+    names = list(dict.fromkeys([*workers, *remotes]))
+    place = {name: index for index, name in enumerate(names)}
+    work, works = _decode_works(table)
+    return Trace(
+        time_us=_read_integers(table, "time_us"),
+        worker=worker,
+        kind=_decode_enumeration(table, "kind", [kind.label for kind in Kind]),
+        activity=_decode_enumeration(table, "activity", [activity.label for activity in Activity]),
+        correlation=_read_integers(table, "correlation"),
+        remote=_translate_codes(remote, [place[name] for name in remotes]),
+        work=work,
+        workers=tuple(names),
+        works=works,
+    ).in_time_order()
+
+
+def _encode_names(names: Sequence[str]) -> tuple[Indices, list[str]]:
+    distinct = list(dict.fromkeys(names))
+    place = {name: index for index, name in enumerate(distinct)}
+    return np.array([place[name] for name in names], dtype=np.int32), distinct
+
+
+def _to_dictionary(codes: npt.NDArray[np.integer], names: Sequence[str]) -> pa.Array:
+    mask = codes < 0 if np.issubdtype(codes.dtype, np.signedinteger) else None
+    indices = pa.array(codes.astype(np.int32, copy=False), mask=mask)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(list(names), pa.string()))
+
+
+def _read_integers(table: pa.Table, name: str) -> Times:
+    if name not in table.column_names:
+        return np.zeros(table.num_rows, dtype=np.int64)
+    return read_whole_numbers(table.column(name), name)
+
+
+def read_whole_numbers(column: pa.ChunkedArray | pa.Array, name: str) -> Times:
+    """Return the numbers of a column; refuse one that holds anything else."""
+    if column.null_count or not pa.types.is_integer(column.type):
+        raise BadInput(f"the trace column {name} must hold whole numbers and no nulls")
+    whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    return np.asarray(whole.to_numpy(), dtype=np.int64)
+
+
+def _decode_names(table: pa.Table, name: str) -> tuple[Indices, list[str]]:
+    if name not in table.column_names:
+        return np.full(table.num_rows, -1, dtype=np.int32), []
+    column = table.column(name)
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string()).dictionary_encode()
+    merged = column.unify_dictionaries().combine_chunks()
+    if isinstance(merged, pa.ChunkedArray):
+        if merged.num_chunks == 0:
+            return np.empty(0, dtype=np.int32), []
+        merged = merged.chunk(0)
+    codes = merged.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return np.asarray(codes, dtype=np.int32), [str(value) for value in merged.dictionary.to_pylist()]
+
+
+def _translate_codes(codes: Indices, places: Sequence[int]) -> Indices:
+    return np.asarray(np.array([*places, -1], dtype=np.int32)[codes], dtype=np.int32)
+
+
+def _decode_enumeration(table: pa.Table, name: str, known: Sequence[str]) -> Codes:
+    codes, names = _decode_names(table, name)
+    unknown = [value for value in names if value not in known]
+    if unknown or (len(codes) and int(codes.min()) < 0):
+        raise BadInput(f"the trace column {name} has {unknown[:1] or 'a null'}; known are {', '.join(known)}")
+    return _translate_codes(codes, [known.index(value) for value in names]).astype(np.uint8)
+
+
+def _decode_works(table: pa.Table) -> tuple[Indices, tuple[Work, ...]]:
+    operator, operators = _decode_names(table, "operator")
+    phase, phases = _decode_names(table, "phase")
+    keys = (operator.astype(np.int64) + 1) * (len(phases) + 1) + phase + 1
+    distinct, codes = np.unique(keys, return_inverse=True)
+    names, labels = ["", *operators], ["", *phases]
+    works = tuple(Work(names[int(key) // len(labels)], labels[int(key) % len(labels)]) for key in distinct)
+    return codes.astype(np.int32), works or (Work(),)
+
+
+@contextmanager
+def refuse_unreadable(path: Path) -> Iterator[None]:
+    """Name the file that cannot be read as Parquet."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
+        raise BadInput(f"{path}: is not a Parquet trace ({error})") from error
+
+
+def is_trace(path: Path) -> bool:
+    """Return whether this is a Parquet file or a directory with one."""
+    return path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet")))
+
+
+def find_trace_files(path: Path) -> list[Path]:
+    """Return the file itself, or all Parquet files of a directory."""
+    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+
+
+def read_trace(path: Path) -> Trace:
+    """Return the trace in a Parquet file, or in all files of a directory."""
+    with refuse_unreadable(path):
+        table = pq.read_table(path)
+    trace, size = from_table(table), table.nbytes
+    del table
+    # Arrow's pool keeps the memory for another table; to give back a small one costs more than it gains.
+    if size > _LARGE_BYTES:
+        pa.default_memory_pool().release_unused()
+    return trace
+
+
+def write_trace(trace: Trace, path: Path) -> None:
+    """Write a trace to one Parquet file."""
+    try:
+        pq.write_table(to_table(trace), path)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error

@@ -1,0 +1,1 @@
+"""Forecasts: the tasks of an application, replayed on other slots and under other conditions."""

@@ -1,1 +1,0 @@
-"""Headline results of the papers, run again on this machine, beside what was published."""

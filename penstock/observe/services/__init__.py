@@ -1,0 +1,1 @@
+"""Remote services: what they publish, how it is scraped, and the board that policies read."""

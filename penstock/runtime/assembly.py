@@ -1,0 +1,205 @@
+"""The one place that puts a loop together for Spark: for an application's autopilot and for a pipeline."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.act.actuator import ExecutorActuator
+from penstock.act.restart.channel import ACTION_VARIABLE, JOB_VARIABLE, find_own_channel
+from penstock.act.restart.desk import RestartDesk
+from penstock.act.restart.spark_driver import SparkDriver
+from penstock.act.spark_executors import SparkExecutors
+from penstock.decide.manager.manager import ScalingManager
+from penstock.decide.manager.restarts import RecommendOnly
+from penstock.decide.policy import Policy
+from penstock.decide.registry import make_policy
+from penstock.decide.surroundings import Surroundings
+from penstock.errors import PenstockError
+from penstock.journal.former_runs import settle_former_runs
+from penstock.journal.notebook import add_memory
+from penstock.journal.store import Journal, journal_at
+from penstock.migrate.mover import MoveProposer
+from penstock.migrate.spark_mover import SparkMover
+from penstock.observe.executors.metrics import listener_on
+from penstock.observe.executors.spark_sizing import SizingSource
+from penstock.observe.services.scraping import Scraper, list_scrapes
+from penstock.observe.spark_session import application_id, application_name, can_change_executors
+from penstock.observe.spark_source import SparkSource
+from penstock.observe.spark_status import SparkStatus
+from penstock.runtime.autopilot import Autopilot
+from penstock.runtime.loop import Loop, LoopSettings
+from penstock.runtime.ports import Actuator, Ports, Source
+from penstock.runtime.state_control import Repartitioning, StateControl
+from penstock.runtime.surroundings import look_around, name_need_policy, report_to_fleet
+from penstock.settings.model import Settings, load_settings
+
+log = logging.getLogger(__name__)
+
+MOST_UNANSWERED = 5
+Notes = tuple[str, ...]
+
+
+def read_settings(
+    spark: Any,
+    given: Mapping[str, object] | Settings | None,
+    chosen: Mapping[str, object],
+    file: Path | None = None,
+) -> Settings:
+    """Read the settings of a session: `chosen` outrank `given`, these the file, the environment and Spark."""
+    if isinstance(given, Settings):
+        return given.change(**chosen)
+    return load_settings(file, spark_conf=_read_conf(spark), arguments={**(given or {}), **chosen})
+
+
+def assemble_autopilot(spark: Any, settings: Settings, report_to: str | None) -> Autopilot:
+    """Put the autopilot of an application together; observing only means that no actuator is built."""
+    journal = journal_at(settings.run.journal, retained=settings.run.retained_observations)
+    name, desk = application_name(spark), _build_desk(spark, settings, journal)
+    analyse = settings.manager.critical_path != "off"
+    source = SparkSource(spark, settings.observe, settings.goals.unscalable, analyse)
+    mover = SparkMover(spark, settings.migration, source.state_tasks, settings.run.only_observes)
+    actuator, notes = _build_actuator(spark, settings, source, mover)
+    sized, unknown = _add_sizing(source, spark, settings, report_to)
+    around = look_around(journal, name, settings, desk or RecommendOnly())
+    policy = _assemble_steered_policy(spark, settings, journal, name, around, report_to)
+    loop = assemble_loop(application_id(spark), settings, journal, sized, policy, actuator, mover, desk)
+    state = StateControl(loop, mover, Repartitioning(loop.application, journal, mover.bins(spark)))
+    life = _live_with(settings, journal, mover, loop, name, desk)
+    alive = make_patient_check(lambda: spark.sparkContext._jsc is None, SparkStatus(spark).stopped)
+    return Autopilot(loop, settings, name, alive, notes=notes + unknown, life=life, state=state)
+
+
+def assemble_policy(settings: Settings, journal: Journal, name: str, around: Surroundings) -> Policy:
+    """Make the policy of the settings; what it learns is kept in the journal under `name`."""
+    return add_memory(make_policy(settings.run.policy, settings, around), journal, name)
+
+
+def assemble_loop(
+    application: str,
+    settings: Settings,
+    journal: Journal,
+    source: Source,
+    policy: Policy,
+    actuator: Actuator | None,
+    mover: MoveProposer | None,
+    desk: RestartDesk | None = None,
+) -> Loop:
+    """Put the loop over these parts together, with the manager of the settings."""
+    restarts = desk or RecommendOnly()
+    manager = ScalingManager(settings.manager, settings.bounds, settings.goals, restarts=restarts)
+    ports = Ports(source, policy, manager, journal, actuator, mover, desk)
+    return Loop(application, ports, LoopSettings(policy_interval=settings.manager.policy_interval))
+
+
+def make_patient_check(gone: Callable[[], bool], stopped: Callable[[], bool]) -> Callable[[], bool]:
+    """Return what tells whether the application still runs; a question without an answer is not its end."""
+    unanswered = 0
+
+    def alive() -> bool:
+        nonlocal unanswered
+        try:
+            ended = gone() or stopped()
+        except PenstockError as error:
+            unanswered += 1
+            if unanswered == MOST_UNANSWERED:
+                log.warning("Spark has not answered %d times, so the autopilot ends: %s", unanswered, error)
+            # Spark may have been stopped while we asked
+            return unanswered < MOST_UNANSWERED and not gone()
+        unanswered = 0
+        return not ended
+
+    return alive
+
+
+def _read_conf(spark: Any) -> dict[str, str]:
+    return dict(spark.sparkContext.getConf().getAll())
+
+
+def _assemble_steered_policy(
+    spark: Any, settings: Settings, journal: Journal, name: str, around: Surroundings, report_to: str | None
+) -> Policy:
+    """Make the application's own policy, or, where it reports to a fleet, the one that obeys the fleet."""
+    if report_to is None:
+        return assemble_policy(settings, journal, name, around)
+    own = settings.change(policy=name_need_policy(settings.run.policy))
+    policy = assemble_policy(own, journal, name, around)
+    return report_to_fleet(policy, report_to, settings, journal, name, _read_conf(spark))
+
+
+def _build_actuator(
+    spark: Any, settings: Settings, source: SparkSource, mover: SparkMover
+) -> tuple[Actuator | None, Notes]:
+    if settings.run.only_observes:
+        return None, ()
+    obstacle = can_change_executors(spark)
+    if obstacle is not None:
+        return None, (obstacle,)
+    return ExecutorActuator(SparkExecutors(spark), settings.scaling, source.state_bins, mover), ()
+
+
+def _build_desk(spark: Any, settings: Settings, journal: Journal) -> RestartDesk | None:
+    """Return what asks the supervisor of this process for restarts; None where nobody supervises it."""
+    channel = find_own_channel()
+    if channel is None or settings.run.only_observes:
+        return None
+    driver = SparkDriver(spark, settings.restart.stop_timeout)
+    return RestartDesk(channel, journal, os.environ.get(JOB_VARIABLE, ""), settings.restart.rules, driver)
+
+
+def _add_sizing(
+    source: SparkSource, spark: Any, settings: Settings, report_to: str | None
+) -> tuple[Source, Notes]:
+    """Let windows tell what executors use, where Sage or a fleet looks at it; notes say what is unknown."""
+    if report_to is None and settings.run.policy.rpartition(":")[2] != "sage":
+        return source, ()
+    board, notes = _find_executor_board(spark, settings)
+    return SizingSource(source, spark, board), notes
+
+
+def _find_executor_board(spark: Any, settings: Settings) -> tuple[Any, Notes]:
+    if settings.executor_metrics.mode == "off":
+        return None, (
+            "executor_metrics is off: memory grows by lost executors and GC alone, and all other rules on "
+            "memory and cores are silent",
+        )
+    if settings.executor_metrics.port == 0:
+        return None, ("executor_metrics_port is not set, so executors cannot report what they use",)
+    host = _read_conf(spark).get("spark.metrics.conf.*.sink.statsd.host", "")
+    if not host:
+        return None, ("Spark's StatsD sink is not set up, so executors do not report what they use",)
+    try:
+        return listener_on(host, settings.executor_metrics.port).board, ()
+    except PenstockError as error:
+        return None, (str(error),)
+
+
+@contextmanager
+def _live_with(
+    settings: Settings, journal: Journal, mover: SparkMover, loop: Loop, name: str, desk: RestartDesk | None
+) -> Iterator[None]:
+    """Run what begins and ends with the autopilot's thread."""
+    given = os.environ.get(ACTION_VARIABLE, "")
+    # the restart by which this process was started is seen to its end by the supervisor
+    spared = frozenset({int(given)}) if given.isdecimal() else frozenset()
+    settle_former_runs(journal, name, loop.application, time.time(), spared=spared)
+    with ExitStack() as life:
+        life.enter_context(closing(journal))
+        life.enter_context(closing(mover))
+        life.enter_context(_build_scraper(settings))
+        if desk is not None:
+            desk.start(loop.application, name, loop.resume)
+            life.enter_context(closing(desk))
+        yield
+
+
+def _build_scraper(settings: Settings) -> Scraper:
+    """Return what scrapes remote services: twice an interval, so that each window has a reading."""
+    services = settings.services
+    scrapes = list_scrapes(services.addresses, services.metrics)
+    return Scraper(scrapes, settings.manager.policy_interval / 2, services.scrape_timeout)

@@ -1,0 +1,235 @@
+"""The autopilot of one application: a daemon thread that ticks the loop, and the handle that steers it.
+
+This module is loaded by `import penstock`, so it imports at the top only what costs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import BadInput, PenstockError, Unsupported
+
+if TYPE_CHECKING:
+    from penstock.runtime.control import ControlServer
+    from penstock.runtime.loop import Cycle, Loop
+    from penstock.runtime.state_control import StateControl
+    from penstock.settings.model import Settings
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 1.0
+DETACH_SECONDS = 2.0
+
+
+class Autopilot:
+    """The handle of an attached autopilot; its thread ends with `detach`, with Spark or with the process."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        settings: Settings,
+        name: str = "",
+        alive: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.time,
+        notes: tuple[str, ...] = (),
+        life: AbstractContextManager[object] | None = None,
+        state: StateControl | None = None,
+    ) -> None:
+        self.application, self.name, self.settings = loop.application, name, settings
+        self._state = state
+        self._loop, self._alive, self._clock, self._notes = loop, alive, clock, notes
+        self._life = life or nullcontext()
+        self._ended: Callable[[Autopilot], None] = lambda autopilot: None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-autopilot", daemon=True)
+        self._control: ControlServer | None = None
+        self._error: str | None = None
+        self._warnings: tuple[str, ...] = ()
+        self._action_since: float | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread is at work."""
+        return self._thread.is_alive()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop, or is ending by itself."""
+        return self._stopping.is_set()
+
+    def ended_within(self, seconds: float) -> bool:
+        """Wait for the thread to end, `seconds` at most; return whether it has."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout=seconds)
+        return not self.running
+
+    def start(self, ended: Callable[[Autopilot], None] = lambda autopilot: None) -> None:
+        """Begin to watch, and listen for commands; `ended` is called when all of it is over."""
+        self._ended = ended
+        self._control = self._listen()
+        self._thread.start()
+        for note in self._notes:
+            log.warning("%s: %s", self.application, note)
+        log.info("%s: attached, policy %s, %s", self.application, self._loop.policy.name, self._mode)
+
+    def status(self) -> dict[str, Any]:
+        """Return how the application stands, as plain data."""
+        from penstock.runtime.status import summarise_timeline
+
+        return {
+            "application": self.application,
+            "name": self.name,
+            "policy": self._loop.policy.name,
+            "mode": self._mode,
+            "paused": self._loop.paused is not None,
+            "pause_reason": self._loop.paused,
+            "attached": self.running,
+            "now": self._clock(),
+            **summarise_timeline(self._loop.timeline),
+            "action_in_flight": self._in_flight(),
+            "warnings": [*self._notes, *self._warnings],
+            "error": self._error,
+        }
+
+    def pause(self) -> None:
+        """Keep watching, propose and change nothing."""
+        self._loop.pause()
+        log.info("%s: paused", self.application)
+
+    def resume(self) -> None:
+        """Propose and act again."""
+        self._loop.resume()
+        log.info("%s: resumed", self.application)
+
+    @property
+    def state(self) -> StateControl:
+        """The control over state: where it lies, and how to move it; Unsupported where there is none."""
+        if self._state is None:
+            raise Unsupported("this autopilot knows nothing of state")
+        return self._state
+
+    def detach(self) -> None:
+        """Stop watching. May be called twice, and from any thread.
+
+        The application stays as it is; only a change under way is brought to a safe end: executors that were
+        already told to stop are released, and a migration ends at its next batch boundary.
+        """
+        self._stopping.set()
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
+            self._thread.join(timeout=DETACH_SECONDS)
+
+    def __repr__(self) -> str:
+        state = "detached" if not self.running else "paused" if self._loop.paused else self._mode
+        points = self._loop.timeline.points
+        size = f", {points[-1].slots} slots" if points else ""
+        return f"<Autopilot of {self.application}: {self._loop.policy.name}, {state}{size}>"
+
+    def _repr_html_(self) -> str:
+        from penstock.runtime.status import list_essentials
+
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{escape(label)}</th><td>{escape(text)}</td></tr>"
+            for label, text in list_essentials(self.status())
+        )
+        return f"<table><caption>Penstock</caption>{cells}</table>"
+
+    @property
+    def _mode(self) -> str:
+        return "observe" if self._loop.actuator is None else "act"
+
+    def _run(self) -> None:
+        try:
+            with self._life:
+                self._watch()
+        except Exception:
+            log.exception("%s: the autopilot did not end cleanly", self.application)
+        finally:
+            # last: whoever attaches anew waits for it, and then finds the socket free
+            self._ended(self)
+
+    def _watch(self) -> None:
+        try:
+            while self._alive() and not self._stopping.is_set():
+                self._notice(self._loop.tick(self._clock()))
+                self._stopping.wait(min(TICK_SECONDS, self.settings.manager.policy_interval / 2))
+            log.info("%s: detached", self.application)
+        except Exception:
+            log.exception("%s: the autopilot has stopped; the application runs on", self.application)
+        finally:
+            self._stopping.set()
+            self._loop.leave(self._clock())
+            if self._control is not None:
+                self._control.close()
+
+    def _notice(self, cycle: Cycle) -> None:
+        """Keep for the status what the timeline does not hold; a tick between intervals says nothing new."""
+        if cycle.window is not None:
+            self._warnings = cycle.window.warnings
+        if cycle.error or cycle.verdict is not None or cycle.window is not None:
+            self._error = cycle.error
+        if cycle.action is None:
+            self._action_since = None
+        elif self._action_since is None:
+            self._action_since = cycle.at
+            log.info("%s: changing to %s: %s", self.application, _sizes(cycle), cycle.action.reason)
+        if cycle.outcome is not None:
+            log.info("%s: %s: %s", self.application, cycle.outcome.status.value, cycle.outcome.detail)
+
+    def _in_flight(self) -> dict[str, Any] | None:
+        from penstock.dataflow.window import EXECUTORS
+
+        action, since = self._loop.action_under_way, self._action_since
+        if action is None:
+            return None
+        points = self._loop.timeline.points
+        before = points[-1].parallelism.get(EXECUTORS) if points else None
+        return {
+            "since": since or self._clock(),
+            "from": before,
+            "to": action.planned.get(EXECUTORS),
+            "reason": action.reason,
+            "migration": self._state.standing() if self._state is not None else None,
+        }
+
+    def _listen(self) -> ControlServer | None:
+        if not self.settings.run.control_socket:
+            return None
+        from penstock.runtime.control import ControlServer
+
+        try:
+            return ControlServer(Path(self.settings.run.runtime_directory), self.application, self._answer)
+        except (PenstockError, OSError, RuntimeError) as error:
+            # RuntimeError: no more threads; the user's job can do without our socket
+            log.warning("%s: %s", self.application, error)
+            return None
+
+    def _answer(self, command: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        match command:
+            case "hello":
+                return {"application": self.application, "name": self.name}
+            case "status":
+                return {"status": self.status()}
+            case "pause":
+                self.pause()
+                return {"paused": True}
+            case "resume":
+                self.resume()
+                return {"paused": False}
+        known: tuple[str, ...] = ("hello", "pause", "resume", "status")
+        if self._state is not None:
+            if command in self._state.commands:
+                return self._state.answer(command, request)
+            known += self._state.commands
+        raise BadInput(f"unknown command {command!r}; known: {', '.join(known)}")
+
+
+def _sizes(cycle: Cycle) -> str:
+    sizes = cycle.action.planned if cycle.action else {}
+    return ", ".join(f"{count} {unit}" for unit, count in sizes.items())

@@ -1,0 +1,95 @@
+"""The recent past of an application, in memory for whoever watches: bounded, and safe to read meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.summary import QuerySummary, summarise
+from penstock.dataflow.window import ApplicationWindow
+from penstock.decide.outcome import Outcome
+from penstock.decide.policy import Hold, Proposal, Scale
+from penstock.decide.verdict import CountedVerdict, Verdict, VerdictLog
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePoint:
+    """One moment: the figures seen, and the size said to be needed.
+
+    `needed` is the un-rounded size per unit, where the policy gave one; `figures` are the policy's own.
+    """
+
+    at: float
+    parallelism: Mapping[str, int]
+    slots: int
+    queries: tuple[QuerySummary, ...]
+    needed: Mapping[str, float] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EndedAction:
+    """An action's outcome."""
+
+    at: float
+    outcome: Outcome
+
+
+class Timeline:
+    """Written by the loop's thread, read by any; with a length of 0 it keeps nothing and costs nothing."""
+
+    def __init__(self, length: int = 500) -> None:
+        self._points: deque[TimelinePoint] = deque(maxlen=length)
+        self._verdicts = VerdictLog(length)
+        self._outcomes: deque[EndedAction] = deque(maxlen=length)
+        self._lock = threading.Lock()
+
+    @property
+    def points(self) -> tuple[TimelinePoint, ...]:
+        """Windows that were seen, oldest first."""
+        with self._lock:
+            return tuple(self._points)
+
+    @property
+    def decisions(self) -> tuple[CountedVerdict, ...]:
+        """Verdicts, oldest first, repetitions counted."""
+        with self._lock:
+            return tuple(self._verdicts)
+
+    @property
+    def outcomes(self) -> tuple[EndedAction, ...]:
+        """How actions ended, oldest first."""
+        with self._lock:
+            return tuple(self._outcomes)
+
+    def saw(self, now: float, window: ApplicationWindow, answer: Proposal | NotReady | None) -> None:
+        """Add a point; a window in which nothing was proposed has no answer."""
+        if self._points.maxlen == 0:
+            return
+        needed = answer.exact if isinstance(answer, Scale) else {}
+        queries = tuple(summarise(query) for query in window.queries)
+        point = TimelinePoint(now, dict(window.parallelism), window.slots, queries, needed, _figures(answer))
+        with self._lock:
+            self._points.append(point)
+
+    def decided(self, now: float, verdict: Verdict) -> None:
+        """Add a verdict, or count the last one again if this one says the same."""
+        if self._points.maxlen == 0:
+            return
+        with self._lock:
+            self._verdicts.add(now, verdict)
+
+    def ended(self, now: float, outcome: Outcome) -> None:
+        """Add an outcome."""
+        with self._lock:
+            self._outcomes.append(EndedAction(now, outcome))
+            self._verdicts.close_last()
+
+
+def _figures(answer: Proposal | NotReady | None) -> Mapping[str, float]:
+    if isinstance(answer, Hold):
+        return answer.figures
+    return answer.expected.figures if isinstance(answer, Scale) else {}

@@ -1,0 +1,1 @@
+"""All settings in one place: composed from sections, read from files, environment and Spark."""

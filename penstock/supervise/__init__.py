@@ -1,1 +1,0 @@
-"""Owns the process of a driver: graceful stop, start with other settings, and back if these fail."""

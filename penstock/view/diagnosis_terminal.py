@@ -1,0 +1,139 @@
+"""Print a diagnosis on the terminal: the answer first, then the summaries, then what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from penstock.diagnose.answer import LatencyFinding
+from penstock.diagnose.diagnosis import Diagnosis
+from penstock.diagnose.path.summary import Summary
+from penstock.diagnose.whatif.scenarios import WhatIf
+from penstock.view import figures
+
+MOST_SHOWN = 8
+SMALLEST_SHARE = 0.0005
+LEAST_GAIN_SECONDS, LEAST_GAIN_SHARE = 0.1, 0.01
+
+
+def print_diagnoses(found: Sequence[Diagnosis], console: Console) -> None:
+    """Print each application in full; of several, print one line for each first."""
+    if len(found) > 1:
+        table = Table(title=f"{len(found)} applications", title_justify="left", show_header=False)
+        for diagnosis in found:
+            table.add_row(escape(f"{diagnosis.name} {diagnosis.application}"), escape(diagnosis.answer))
+        console.print(table)
+    for diagnosis in found:
+        _print_diagnosis(diagnosis, console)
+
+
+def rank_shares(values: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return the shares that can be seen, the largest first."""
+    return sorted((one for one in values.items() if one[1] >= SMALLEST_SHARE), key=lambda one: -one[1])
+
+
+def rank_gains(found: WhatIf) -> list[tuple[str, float]]:
+    """Return what would be faster by how many seconds without something; the largest gain first."""
+    least = LEAST_GAIN_SHARE * found.measured_seconds
+    return sorted((one for one in found.gains.items() if one[1] >= least), key=lambda one: -one[1])
+
+
+def share_operators(summary: Summary) -> dict[str, float]:
+    """Return the shares of operators for each of their instances."""
+    counts = {name: figures.count(summary.instances.get(name, 1)) for name in summary.operator}
+    return {f"{name} (on {counts[name]})": share for name, share in summary.operator.items()}
+
+
+def share_channels(summary: Summary) -> dict[str, float]:
+    """Return the shares of messages that others waited for."""
+    return {f"{source} → {target}": share for source, target, share in summary.communication}
+
+
+def advise(finding: LatencyFinding) -> str:
+    """Say what to do about a finding, and what it is worth."""
+    gain = finding.gain_seconds or 0.0
+    return finding.advice + (f" Worth up to {figures.seconds(gain)}." if gain >= LEAST_GAIN_SECONDS else "")
+
+
+def _print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
+    console.print(f"[bold]{escape(diagnosis.name)}[/bold] {escape(diagnosis.application)}")
+    console.print(f"[bold]{escape(diagnosis.answer)}[/bold]")
+    _print_activities(diagnosis, console)
+    whole = diagnosis.whole
+    _print_shares(console, "workers", whole.worker)
+    _print_shares(console, "operators, divided by the workers that ran them", share_operators(whole))
+    _print_shares(console, "channels", share_channels(whole))
+    if diagnosis.what_if:
+        _print_forecasts(diagnosis.what_if, console)
+    console.print("[bold]what to do[/bold]")
+    for finding in diagnosis.findings:
+        console.print(f"  {escape(finding.sentence)} {escape(advise(finding))}")
+    for warning in diagnosis.warnings:
+        console.print(f"  warning: {escape(warning)}")
+
+
+def _print_activities(diagnosis: Diagnosis, console: Console) -> None:
+    table = Table(title="activities", title_justify="left")
+    for column in ("activity", "critical path", "busy time", "one random path"):
+        table.add_column(column, justify="left" if column == "activity" else "right")
+    for name, shares in diagnosis.compare_activities().items():
+        if max(shares) >= SMALLEST_SHARE:
+            table.add_row(name, *(f"{share:.1%}" for share in shares))
+    console.print(table)
+
+
+def _print_shares(console: Console, title: str, values: Mapping[str, float]) -> None:
+    if not values:
+        return
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(justify="right")
+    ranked = rank_shares(values)
+    for name, value in ranked[:MOST_SHOWN]:
+        table.add_row(escape(name), f"{value:.1%}")
+    if len(ranked) > MOST_SHOWN:
+        table.add_row(f"and {len(ranked) - MOST_SHOWN} more", "")
+    console.print(table)
+
+
+def _print_forecasts(found: WhatIf, console: Console) -> None:
+    times = ", ".join(f"{item.seconds:.1f} s on {item.slots}" for item in found.forecasts)
+    console.print(f"measured: {found.measured_seconds:.1f} s on {found.slots} slots; forecast: {times}")
+    if found.jobs > 1:
+        times = ", ".join(f"{item.median_job_seconds:.2f} s on {item.slots}" for item in found.forecasts)
+        measured = f"{found.measured_job_seconds:.2f} s"
+        console.print(f"  median of {found.jobs} jobs: {measured}; forecast: {times}")
+    for name, gain in rank_gains(found):
+        console.print(f"  without {name}: {figures.seconds(gain)} less")
+
+
+def print_windows(rows: Iterable[Any], console: Console) -> None:
+    """Print the windows of a followed log, one line each: when, the answer, and the largest shares."""
+    windows: dict[tuple[str, int], list[Any]] = {}
+    ends: list[Any] = []
+    for row in rows:
+        if row.summary in {"ended", "error"}:
+            ends.append(row)
+        else:
+            windows.setdefault((row.application, row.start_us), []).append(row)
+    for (application, start), found in sorted(windows.items()):
+        said = next((row.name for row in found if row.summary == "answer"), "")
+        when = f"{figures.clock(start / 1e6)}–{figures.clock(found[0].end_us / 1e6)}"
+        console.print(escape(f"{when} {application}: {said}{_format_largest(found)}"), soft_wrap=True)
+    for row in ends:
+        console.print(escape(f"{row.application}: {row.summary} {row.name}"), soft_wrap=True)
+
+
+def _format_largest(rows: list[Any]) -> str:
+    """Return the largest share of each summary of a window."""
+    shown = []
+    for kind in ("activity", "worker", "operator"):
+        shares = [row for row in rows if row.summary == kind and (row.participation or 0.0) > 0]
+        if shares:
+            largest = max(shares, key=lambda row: row.participation)
+            shown.append(f"{kind} {largest.name} {largest.participation:.0%}")
+    return f" ({', '.join(shown)})" if shown else ""

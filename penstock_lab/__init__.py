@@ -1,0 +1,1 @@
+"""The laboratory: clusters, workloads, experiments and claims that prove Penstock."""

@@ -1,0 +1,1 @@
+"""Experiments: each runs on a cluster, in the simulator or alone, and returns rows."""

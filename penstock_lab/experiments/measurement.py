@@ -1,0 +1,69 @@
+"""The extent of an experiment, the rows that it returns, and figures that several experiments take alike."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Row = dict[str, Any]
+Progress = Callable[[str], None]
+MOST_LINES, MOST_CHARACTERS = 3, 500
+"""What is kept of an error; one from Java has its cause in the second line."""
+_OF_A_STACK = ("at ", "...", "File ", "Traceback")
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The part of an experiment that is run."""
+
+    quick: bool = False
+    """Fewer or shorter runs, and rougher figures."""
+    report: bool = False
+    """Only the cases that the report over all claims needs: it runs every experiment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The rows of one experiment, and what its claims and charts need beside them."""
+
+    rows: list[Row]
+    summary: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    """For the reader: how the figures were measured."""
+    failures: list[str] = field(default_factory=list)
+    """Cases that could not be measured, with the reason."""
+    found: Any = None
+    """The runs themselves, for claims and charts that need more than rows."""
+    quick: bool = False
+
+
+def shorten_error(text: str) -> str:
+    """Return an error on one line, without the stacks of Java and Python."""
+    lines = [line.strip() for line in text.splitlines()]
+    told = [line for line in lines if line and not line.startswith(_OF_A_STACK)]
+    short = " ".join(told[:MOST_LINES])
+    return short if len(short) <= MOST_CHARACTERS else f"{short[:MOST_CHARACTERS]}…"
+
+
+def tell_row(row: Row) -> str:
+    """Tell a row on one line, for progress."""
+    return ", ".join(f"{key} {value}" for key, value in row.items())
+
+
+def summarise_rows(rows: Sequence[Row], *keys: str) -> dict[str, float]:
+    """Return these figures of each system, as far as they were measured."""
+    return {f"{row['system']}_{key}": row[key] for row in rows for key in keys if row[key] is not None}
+
+
+def fit_growth(seconds: Mapping[int, float]) -> float:
+    """Return the slope of log seconds over log size; 1 is linear."""
+    return float(np.polyfit(np.log(list(seconds)), np.log(list(seconds.values())), 1)[0])
+
+
+def read_peak_memory() -> int:
+    """Return the most bytes that this process has held in memory so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

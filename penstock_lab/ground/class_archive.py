@@ -1,0 +1,69 @@
+"""An archive of loaded classes, with which masters, workers and executors start in half the CPU time.
+
+Java writes it at the end of a process that was started with `training`: the first worker of the first ground.
+It ignores an archive that does not fit its version, the class path or the jars.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from penstock_lab.ground.java_servers import find_cache, find_java
+
+
+class ClassArchive:
+    """The archive for a class path and the Java in use, in the user's cache directory."""
+
+    def __init__(self, jars: Path, cache: Path | None = None) -> None:
+        directory = find_cache() if cache is None else cache
+        self._jars = jars
+        self._file = directory / f"classes-{_identify(jars)}.jsa"
+        self._unfinished = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        self._empty = directory / "no-configuration"
+
+    @property
+    def class_path(self) -> str:
+        """The one that Spark 4.3 gives executors whose configuration directory is `configuration`."""
+        first = sorted(str(jar) for jar in self._jars.glob("slf4j-api-*.jar"))
+        return ":".join((f"{self._empty}/", *first, f"{self._jars}/*"))
+
+    @property
+    def configuration(self) -> Path:
+        """An empty directory: Java archives nothing if a directory of the class path holds files."""
+        self._empty.mkdir(parents=True, exist_ok=True)
+        return self._empty
+
+    def exists(self) -> bool:
+        """Return whether it can be used."""
+        return self._file.is_file()
+
+    @property
+    def options(self) -> list[str]:
+        """Return Java's options to use it."""
+        return [f"-XX:SharedArchiveFile={self._file}"] if self.exists() else []
+
+    @property
+    def training(self) -> list[str]:
+        """Return Java's options to write it when the process ends."""
+        return [f"-XX:ArchiveClassesAtExit={self._unfinished}"]
+
+    def keep(self) -> None:
+        """Take what a trained process has written, if it has; others see all of it or nothing."""
+        if self._unfinished.is_file():
+            self._unfinished.rename(self._file)
+
+
+def _identify(jars: Path) -> str:
+    """Return a name for these jars and this Java: its release file changes with every update."""
+    java = Path(shutil.which(find_java()) or find_java()).resolve()
+    release = java.parent.parent / "release"
+    parts = (
+        str(jars),
+        str(jars.stat().st_mtime_ns),
+        str(java),
+        release.read_text() if release.is_file() else "",
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

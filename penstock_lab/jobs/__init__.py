@@ -1,0 +1,1 @@
+"""Ordinary PySpark jobs, with feeds of their input and the right answers."""

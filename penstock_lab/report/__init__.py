@@ -1,0 +1,1 @@
+"""The report over all claims: what runs, the runner, tables and pages."""

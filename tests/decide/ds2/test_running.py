@@ -1,0 +1,97 @@
+"""A batch that has not ended: growth that its source needs in any case, or when it may end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from penstock.dataflow.graph import LogicalGraph
+from penstock.dataflow.metrics import RunningBatch, RunningStage, StageExecution
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import EXECUTORS, SlotQuery, SourceRate
+from penstock.decide.ds2.slots import SharedSlots
+from penstock.decide.goals import Goals
+from penstock.decide.policy import Scale
+from tests.decide.slot_windows import window
+
+GRAPH = LogicalGraph(["files", "totals"], [("files", "totals")])
+
+
+def source_stage(seconds_a_record: float, done: int, total: int) -> RunningStage:
+    """So many tasks of 100 records are done, one of which started Python and took five times as long."""
+    seconds = np.full(done, 100 * seconds_a_record)
+    seconds[:1] *= 5
+    records = np.full(done, 100.0)
+    columns = StageExecution("files", records, records, seconds, np.zeros(done), 60.0) if done else None
+    return RunningStage("files", total, done, 2, 100.0 * done, columns, np.array([0.2, 0.3]))
+
+
+def first_batch(stage: RunningStage, rate: float, seconds: float = 60.0, backlog: float = 0.0) -> SlotQuery:
+    return SlotQuery(
+        "q",
+        "lookups",
+        GRAPH,
+        {"files": SourceRate(rate, 0.0, backlog)},
+        (),
+        5.0,
+        running=RunningBatch(0, -50.0, seconds, 2, (stage,)),
+    )
+
+
+def propose(query: SlotQuery, executors: int = 1):
+    return SharedSlots(Goals()).propose(window(query, executors=executors, cores=2))
+
+
+def test_a_source_that_needs_more_slots_grows_before_the_batch_has_ended():
+    # 330 records/s of 10 ms keep 3.3 slots busy: at 80 % 4.1, so five
+    answer = propose(first_batch(source_stage(0.01, 40, 400), 330.0))
+    assert isinstance(answer, Scale) and answer.parallelism == {EXECUTORS: 3}
+    assert "batch 0 has run for 60 s: 40 of 400 tasks of files are done" in answer.reason
+    assert "3.3 slots busy" in answer.reason
+    # what is held has been at this batch for twelve periods: no band may call it used well enough
+    assert answer.expected.figures["held_utilisation_ratio"] == 12.0
+
+
+def test_a_batch_that_only_takes_long_is_awaited_until_a_time():
+    answer = propose(first_batch(source_stage(0.01, 40, 400), 60.0))
+    assert isinstance(answer, NotReady)
+    # 360 tasks of 1 s, 0.5 s of them done, on two slots
+    assert "40 of 400 tasks of files are done, about 180 s of its present stage are left" in answer.reason
+    assert answer.until == 10.0 + (360 - 0.5) / 2
+
+
+def test_a_short_batch_proves_nothing():
+    assert isinstance(propose(first_batch(source_stage(0.01, 40, 400), 330.0, seconds=14.0)), NotReady)
+
+
+def test_few_tasks_prove_nothing():
+    assert isinstance(propose(first_batch(source_stage(0.01, 2, 400), 330.0)), NotReady)
+    assert isinstance(propose(first_batch(source_stage(0.01, 0, 400), 330.0)), NotReady)
+
+
+def test_two_tasks_with_many_records_are_enough():
+    stage = source_stage(0.01, 2, 3)
+    assert stage.done is not None
+    many = replace(stage.done, records_in=np.full(2, 2000.0), useful_seconds=np.array([24.0, 20.0]))
+    answer = propose(first_batch(replace(stage, done=many, records_done=4000.0), 330.0))
+    # the cheaper of the two tells most: 10.5 ms a record, so 3.5 slots at 80 % are 4.3
+    assert isinstance(answer, Scale) and answer.expected.figures["slots_needed"] == 5
+
+
+def test_what_waits_counts_with_the_time_to_catch_up():
+    # 18,000 records more in 600 s are 30 a second: 3.6 slots at 80 % are 4.5
+    answer = propose(first_batch(source_stage(0.01, 40, 400), 330.0, backlog=18_000.0))
+    assert isinstance(answer, Scale)
+    assert answer.expected.figures["slots_needed"] == 5
+
+
+def test_nothing_is_given_back_for_part_of_a_batch():
+    answer = propose(first_batch(source_stage(0.0001, 40, 400), 60.0), executors=8)
+    assert isinstance(answer, NotReady)
+
+
+def test_an_unknown_rate_is_said():
+    query = replace(first_batch(source_stage(0.01, 40, 400), 330.0), sources={})
+    answer = propose(query)
+    assert isinstance(answer, NotReady) and answer.reason

@@ -1,0 +1,122 @@
+"""Targets of Penstock itself, and of the kernels: each is met by a good figure and missed by a bad one."""
+
+import math
+
+import pytest
+
+from penstock_lab.claims import penstock, snailtrail
+from penstock_lab.claims.claim import Verdict
+from penstock_lab.claims.ds2.functions import judge_targets as judge_functions
+from penstock_lab.claims.megaphone import judge_targets as judge_moves
+from penstock_lab.experiments.measurement import Measurement
+
+GOOD = {
+    "decision": {"seconds_at_100_operators": 0.0004, "growth_exponent": 1.05},
+    "event_log": {"seconds_per_100000_tasks": 20.0, "rss_growth_of_log": 0.4},
+    "simulator": {"model_day_seconds": 0.2, "day_seconds": 0.6},
+    "what_if": {"median_error": 0.05},
+    "fleet": {
+        "applications": 100_000,
+        "seconds_per_round": 6.0,
+        "peak_rss_bytes": 3e9,
+        "growth_exponent": 1.0,
+    },
+}
+
+
+def missed(bench, **changes):
+    figures = {**GOOD[bench], **changes}
+    judged = getattr(penstock, f"judge_{bench}")(Measurement([], figures))
+    return [claim.name for claim in judged.targets if not claim.met]
+
+
+@pytest.mark.parametrize("bench", GOOD)
+def test_good_figures_meet_all_targets(bench):
+    assert missed(bench) == []
+
+
+@pytest.mark.parametrize(
+    ("bench", "figure", "bad", "name"),
+    [
+        ("decision", "seconds_at_100_operators", 0.001, "100 operators, seconds"),
+        ("decision", "growth_exponent", 1.2, "growth exponent (1 is linear)"),
+        ("event_log", "seconds_per_100000_tasks", 60.0, "seconds for 100,000 tasks"),
+        ("event_log", "rss_growth_of_log", 1.0, "memory grown, as a share of the log's size"),
+        ("simulator", "model_day_seconds", 1.0, "one day of the model alone, seconds"),
+        ("simulator", "day_seconds", 1.5, "one day with ds2 every 10 s, seconds"),
+        ("what_if", "median_error", 0.1, "median error of predicted batch time"),
+        ("fleet", "peak_rss_bytes", 8e9, "their peak memory, bytes"),
+        ("fleet", "growth_exponent", 1.3, "growth exponent (1 is linear)"),
+        ("fleet", "growth_exponent", math.nan, "growth exponent (1 is linear)"),
+    ],
+)
+def test_a_bad_figure_misses_its_target_and_no_other(bench, figure, bad, name):
+    assert missed(bench, **{figure: bad}) == [name]
+
+
+KERNELS = {
+    "kernel_events_per_s_longest": 2e7,
+    "worst_latency_of_window": 0.01,
+    "growth_exponent": 1.0,
+    "spark_events_per_s": 3e6,
+}
+
+
+@pytest.mark.parametrize(
+    ("figure", "bad"),
+    [
+        (None, None),
+        ("kernel_events_per_s_longest", 9e6),
+        ("worst_latency_of_window", 0.2),
+        ("growth_exponent", 1.3),
+        ("spark_events_per_s", 1e6),
+    ],
+)
+def test_a_slow_kernel_misses_its_target(figure, bad):
+    figures = {**KERNELS, **({figure: bad} if figure else {})}
+    judged = snailtrail.judge_tables(Measurement([], figures))
+    assert sum(not claim.met for claim in judged.targets) == (figure is not None)
+
+
+MOVES = {
+    "fluid_max_over_steady": 1.4,
+    "all_at_once_over_fluid": 12.0,
+    "fluid_growth_with_bins": 1.1,
+    "batched_growth_with_bins": 1.2,
+    "fluid_rss_over_steady": 1.05,
+}
+
+
+@pytest.mark.parametrize(
+    ("figure", "bad"),
+    [
+        ("fluid_max_over_steady", 1.6),
+        ("all_at_once_over_fluid", 9.0),
+        ("fluid_growth_with_bins", 1.6),
+        ("batched_growth_with_bins", 1.6),
+        ("fluid_rss_over_steady", 1.2),
+    ],
+)
+def test_a_move_that_disturbs_misses_its_target(figure, bad):
+    assert all(claim.met for claim in judge_moves(MOVES))
+    assert sum(not claim.met for claim in judge_moves({**MOVES, figure: bad})) == 1
+
+
+def test_a_second_step_and_another_size_miss_the_targets_of_functions():
+    row = {"steps": 1, "final": {"split": 10, "count": 20}}
+    assert all(claim.met for claim in judge_functions(row))
+    assert [claim.met for claim in judge_functions({**row, "steps": 2})] == [False, True]
+    assert [claim.met for claim in judge_functions({**row, "final": {"split": 9, "count": 20}})] == [
+        True,
+        False,
+    ]
+
+
+def test_the_cost_of_splitting_is_shown_and_not_judged():
+    rows = [
+        {"case": "files", "system": "one query, files", "cost_ratio": 1.0},
+        {"case": "files", "system": "pipeline, files", "cost_ratio": 4.1},
+    ]
+    judged = penstock.judge_splitting(Measurement(rows))
+    assert [(claim.measured, claim.verdict) for claim in judged.claims] == [(4.1, Verdict.NOT_COMPARABLE)]
+    assert judged.targets == []

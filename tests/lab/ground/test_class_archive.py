@@ -1,0 +1,40 @@
+"""Where the archive of classes lies, and when it is used."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock_lab.ground.class_archive import ClassArchive
+
+
+@pytest.fixture
+def jars(tmp_path):
+    directory = tmp_path / "jars"
+    directory.mkdir()
+    (directory / "slf4j-api-2.0.jar").touch()
+    (directory / "spark-core.jar").touch()
+    return directory
+
+
+def test_an_archive_is_used_once_a_process_has_written_it(jars, tmp_path):
+    archive = ClassArchive(jars, tmp_path / "cache")
+    assert list(archive.configuration.iterdir()) == []
+    assert not archive.exists() and archive.options == []
+    archive.keep()
+    assert not archive.exists(), "the process was killed, and wrote nothing"
+    (option,) = archive.training
+    Path(option.removeprefix("-XX:ArchiveClassesAtExit=")).write_text("classes")
+    archive.keep()
+    (used,) = ClassArchive(jars, tmp_path / "cache").options
+    assert Path(used.removeprefix("-XX:SharedArchiveFile=")).read_text() == "classes"
+
+
+def test_other_jars_have_another_archive(jars, tmp_path):
+    before = ClassArchive(jars, tmp_path).training
+    (jars / "spark-sql.jar").touch()
+    assert ClassArchive(jars, tmp_path).training != before
+
+
+def test_the_class_path_is_that_of_executors(jars, tmp_path):
+    archive = ClassArchive(jars, tmp_path)
+    assert archive.class_path == f"{archive.configuration}/:{jars}/slf4j-api-2.0.jar:{jars}/*"

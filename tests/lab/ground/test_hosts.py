@@ -1,0 +1,171 @@
+"""When a host runs at full speed, on a stand-in tree of control groups, and what is refused."""
+
+import os
+import signal
+import subprocess
+
+import psutil
+import pytest
+
+from penstock.errors import ActionFailed, BadInput
+from penstock_lab.ground.control_groups import find_hierarchy
+from penstock_lab.ground.hosts import (
+    EXECUTOR_GIFT,
+    PYTHON_GIFT,
+    GroundHost,
+    HostProcess,
+    HostShape,
+    WarmUp,
+    find_gifts,
+)
+from tests.lab.ground.group_trees import add_process, make_version_1, read_settings, show_figures
+from tests.spark.watching import wait_for
+
+WORKER = HostProcess(10, 1, ("java", "org.apache.spark.deploy.worker.Worker", "--cores", "1"))
+EXECUTOR = HostProcess(
+    20, 10, ("java", "CoarseGrainedExecutorBackend", "--executor-id", "3", "--app-id", "a")
+)
+DAEMON = HostProcess(30, 20, ("python", "-m", "pyspark.daemon", "pyspark.worker"))
+PYTHON_WORKER = HostProcess(31, 30, DAEMON.command)
+CHMOD = HostProcess(40, 20, ("chmod", "0644", "file"))
+
+
+def test_executors_and_their_python_get_gifts_and_nothing_else_does():
+    assert find_gifts([WORKER]) == {}
+    assert find_gifts([WORKER, EXECUTOR, CHMOD]) == {20: EXECUTOR_GIFT}
+    everything = [PYTHON_WORKER, DAEMON, CHMOD, EXECUTOR, WORKER]
+    assert find_gifts(everything) == {20: EXECUTOR_GIFT, 30: PYTHON_GIFT}
+
+
+def test_a_host_warms_up_until_the_gift_of_cpu_seconds_is_used():
+    warm_up = WarmUp()
+    assert not warm_up.judge({}, used=3.0)
+    assert warm_up.judge({20: 6.0}, used=3.0)
+    assert warm_up.judge({20: 6.0}, used=8.9)
+    assert not warm_up.judge({20: 6.0}, used=9.0)
+    assert not warm_up.judge({20: 6.0}, used=50.0)
+
+
+def test_what_is_left_of_a_gift_waits_for_the_first_task_and_is_added_to_the_next_gift():
+    warm_up = WarmUp()
+    warm_up.judge({20: 6.0}, used=3.0)
+    assert warm_up.judge({20: 6.0}, used=6.0)
+    assert warm_up.judge({20: 6.0, 30: 2.0}, used=6.0)
+    assert warm_up.judge({20: 6.0, 30: 2.0}, used=10.9)
+    assert not warm_up.judge({20: 6.0, 30: 2.0}, used=11.0)
+
+
+def test_an_executor_that_comes_later_gets_a_whole_gift():
+    warm_up = WarmUp()
+    warm_up.judge({20: 6.0}, used=3.0)
+    assert not warm_up.judge({20: 6.0}, used=100.0)
+    assert not warm_up.judge({}, used=101.0)
+    assert warm_up.judge({21: 6.0}, used=101.0)
+    assert warm_up.judge({21: 6.0}, used=106.9)
+    assert not warm_up.judge({21: 6.0}, used=107.0)
+
+
+def test_gifts_can_be_taken_back():
+    warm_up = WarmUp()
+    assert warm_up.judge({20: 6.0}, used=3.0)
+    warm_up.end()
+    assert not warm_up.judge({20: 6.0}, used=3.0)
+    assert warm_up.judge({20: 6.0, 30: 2.0}, used=3.0), "of what has started by then"
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ({"cores": 0}, "cores and cpu above 0, not 0 and 0.15"),
+        ({"cpu": 0.0}, "cores and cpu above 0, not 1 and 0"),
+        ({"heap_mb": 384}, "heap_mb 384 is too small: Spark asks for 450"),
+        ({"memory_mb": 512}, "memory_mb 512 has no room beside heap_mb 512"),
+    ],
+)
+def test_a_host_that_could_not_run_is_refused(shape, message):
+    with pytest.raises(BadInput, match=message):
+        HostShape(**shape)
+
+
+@pytest.fixture
+def group(tmp_path):
+    (tmp_path / "mount").mkdir()
+    group = find_hierarchy(tmp_path / "mount", make_version_1(tmp_path / "mount")).make("worker-1")
+    show_figures(group)
+    return group
+
+
+@pytest.fixture
+def host(group, tmp_path):
+    """A host whose worker does nothing."""
+    host = GroundHost("worker-1", "127.0.2.1", HostShape(cpu=0.5), group)
+    host.start(["sleep", "600"], os.environ, tmp_path / "log")
+    yield host
+    host.stop()
+    assert not host.is_alive()
+
+
+@pytest.fixture
+def executor(group):
+    """A process that looks like an executor of the host."""
+    process = subprocess.Popen(["/bin/sh", "-c", "sleep 600; true", "sh", "--executor-id", "3"])
+    # a program that has just been started has no command line yet
+    wait_for("its command line", psutil.Process(process.pid).cmdline, every=0.01)
+    add_process(group, process.pid)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def quota(group):
+    return int(read_settings(group.folders["cpu"]).get("cpu.cfs_quota_us", -1))
+
+
+def test_quotas_of_a_host(host, group):
+    assert read_settings(group.folders["memory"])["memory.limit_in_bytes"] == str(1280 << 20)
+    assert quota(group) == -1, "at full speed until it is limited"
+    host.limit()
+    assert quota(group) == 50_000
+    host.slow_down(10)
+    assert quota(group) == 5_000
+    host.release()
+    host.look()
+    assert quota(group) == -1
+    host.limit()
+    assert quota(group) == 5_000
+    host.slow_down(1)
+    assert quota(group) == 50_000
+    with pytest.raises(BadInput):
+        host.slow_down(0)
+
+
+def test_a_host_is_at_full_speed_while_its_executor_starts(host, group, executor):
+    host.limit()
+    assert quota(group) == -1 and host.is_at_full_speed
+    assert host.executors() == [executor.pid]
+    show_figures(group, cpu_seconds=EXECUTOR_GIFT - 0.1)
+    host.look()
+    assert quota(group) == -1
+    show_figures(group, cpu_seconds=EXECUTOR_GIFT)
+    host.look()
+    assert quota(group) == 50_000 and not host.is_at_full_speed
+
+
+def test_a_start_can_be_limited_at_once(host, group, executor):
+    host.limit(at_once=True)
+    assert quota(group) == 50_000
+    host.look()
+    assert quota(group) == 50_000
+
+
+def test_what_the_kernel_begins_to_kill_for_memory_dies_as_a_whole_but_for_the_worker(host, group, executor):
+    show_figures(group, memory_kills=1)
+    host.look()
+    assert executor.wait(10) == -signal.SIGKILL
+    assert host.is_alive()
+
+
+def test_a_dead_host_cannot_be_paused(host, group):
+    host.stop()
+    with pytest.raises(ActionFailed, match="worker-1 is dead"):
+        host.pause()

@@ -1,0 +1,53 @@
+"""Clusters that are kept between experiments, with a stand-in for the session."""
+
+from types import SimpleNamespace
+
+from penstock_lab.ground.spark_cluster import ClusterShape, _Kept
+
+SHAPE = ClusterShape(3, 2, conf={"a": "1"})
+
+
+class Session:
+    """What is kept: its settings, and a query that may be running."""
+
+    def __init__(self, **settings):
+        self.settings = dict(settings)
+        self.stopped = []
+        query = SimpleNamespace(stop=lambda: self.stopped.append(True))
+        self.streams = SimpleNamespace(active=[query])
+        self.conf = SimpleNamespace(
+            getAll=self.settings, set=self.settings.__setitem__, unset=self.settings.__delitem__
+        )
+
+
+def kept(session, shape=SHAPE, **settings):
+    waiting = _Kept()
+    waiting.wanted = True
+    assert waiting.keeps(session, shape, settings)
+    return waiting
+
+
+def test_a_cluster_of_the_same_shape_is_taken_once():
+    session = Session()
+    waiting = kept(session)
+    assert session.stopped
+    assert waiting.taken(ClusterShape(3, 2, name="another name", conf={"a": "1"})) is session
+    assert waiting.taken(SHAPE) is None
+
+
+def test_what_was_set_meanwhile_is_as_it_was():
+    session = Session(partitions="8", store="rocksdb", extra="1")
+    kept(session, partitions="2", store="rocksdb", gone="x")
+    assert session.settings == {"partitions": "2", "store": "rocksdb", "gone": "x"}
+
+
+def test_a_cluster_of_another_shape_is_not_taken():
+    assert kept(Session()).taken(ClusterShape(3, 2, conf={"a": "2"})) is None
+    assert kept(Session()).taken(ClusterShape(4, 2, conf={"a": "1"})) is None
+
+
+def test_nothing_is_kept_unless_that_is_wanted_nor_after_it_was_forgotten():
+    assert not _Kept().keeps(Session(), SHAPE, {})
+    waiting = kept(Session())
+    waiting.forget()
+    assert waiting.taken(SHAPE) is None

@@ -1,0 +1,128 @@
+"""The scripts are those of users: they know nothing of Penstock, and take the arguments that jobs give."""
+
+import ast
+import runpy
+import signal
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import BadInput
+from penstock_lab.jobs import answers, tables
+from penstock_lab.jobs.catalog import ITERATIONS, JOBS, MANY_ITERATIONS, SCRIPTS, Cost, find_job
+from penstock_lab.jobs.loads import DAY, LOADS
+from penstock_lab.jobs.places import RunPlace
+
+FOREIGN = {"numpy", "pandas", "pyspark"}
+PLACE = RunPlace(Path("run") / "first", "127.0.0.1:9092", "127.0.0.1:80")
+
+
+def imported(script):
+    for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name.split(".")[0] for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            yield node.module.split(".")[0]
+
+
+def test_every_job_has_a_script_and_every_script_a_job():
+    assert {job.script for job in JOBS.values()} == set(SCRIPTS.glob("*.py"))
+
+
+def test_scripts_and_the_recorded_day_are_installed():
+    room = SCRIPTS.parent
+    settings = tomllib.loads((room.parent / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "setuptools"
+    ]
+    assert "penstock_lab.jobs" in settings["packages"]
+    shipped = {path for glob in settings["package-data"]["penstock_lab.jobs"] for path in room.glob(glob)}
+    assert shipped == {DAY, *SCRIPTS.glob("*.py")}
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_a_script_imports_nothing_of_ours(job):
+    modules = set(imported(job.script))
+    assert "pyspark" in modules
+    assert modules - set(sys.stdlib_module_names) <= FOREIGN
+    assert "penstock" not in job.script.read_text(encoding="utf-8").lower()
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_a_script_takes_the_arguments_of_its_job(job, monkeypatch):
+    script, *arguments = job.command(PLACE)
+    assert script == str(job.script)
+    monkeypatch.setattr(sys, "argv", [script, *arguments])
+    names = runpy.run_path(script, run_name="read only")
+    found = vars(names["parse_arguments"]())
+    assert str(found["checkpoint"]) == str(PLACE.checkpoint)
+    assert job.ends_by_itself == ("stop_file" not in found)
+    assert not job.ends_by_itself or "availableNow" in Path(script).read_text(encoding="utf-8")
+    assert found.get("brokers", PLACE.brokers) == PLACE.brokers
+    assert ("brokers" in found) == job.uses_kafka
+    given = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    assert {f"--{name.replace('_', '-')}" for name in found} >= given.keys()
+
+
+def values_of(name, monkeypatch):
+    """Return the names and the default arguments of a script."""
+    script, *arguments = find_job(name).command(PLACE)
+    monkeypatch.setattr(sys, "argv", [script, *arguments])
+    names = runpy.run_path(script, run_name="read only")
+    return names, names["parse_arguments"]()
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_answers_are_for_what_the_scripts_do_by_default(name, monkeypatch):
+    names, arguments = values_of(name, monkeypatch)
+    iterations = MANY_ITERATIONS if name == "four-partitions" else ITERATIONS
+    assert getattr(arguments, "iterations", iterations) == iterations
+    assert getattr(arguments, "distance", answers.DISTANCE) == answers.DISTANCE
+    assert names.get("REGIONS", answers.REGIONS) == answers.REGIONS
+    assert names.get("SALT", answers.SALT) == answers.SALT
+    assert names.get("GAP_MS", answers.GAP_MS) == answers.GAP_MS
+
+
+def test_lookups_wait_as_long_as_their_costs_say(monkeypatch):
+    _, lookup = values_of("small-files-lookup", monkeypatch)
+    _, call = values_of("no-trigger", monkeypatch)
+    assert lookup.lookup_ms / 1000 == find_job("small-files-lookup").cost.waiting_seconds
+    # a fifth of the orders are repeated, and not called for
+    assert 0.8 * call.call_ms / 1000 == pytest.approx(find_job("no-trigger").cost.waiting_seconds)
+
+
+def test_scoring_is_the_same_in_script_and_answer(monkeypatch, tmp_path):
+    import pandas as pd
+
+    names, _ = values_of("numpy-scoring", monkeypatch)
+    tables.write_model(tmp_path)
+    score = names["make_scoring"](str(tmp_path / "model.npz"))
+    orders = pd.DataFrame({"order_id": [1, 2], "customer": [3, 4], "product": [7, 49], "pieces": [1, 5]})
+    (scored,) = score(iter([orders]))
+    assert scored["score"].tolist() == [answers.score_order(7, 1), answers.score_order(49, 5)]
+
+
+def test_reading_a_script_changes_no_signal(monkeypatch):
+    before = signal.getsignal(signal.SIGTERM)
+    values_of("sessions", monkeypatch)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_jobs_know_which_loads_fit():
+    for job in JOBS.values():
+        assert set(job.loads) <= set(LOADS) and job.loads
+    assert all("nights" in JOBS[name].loads for name in ("small-files-lookup", "kafka-windows"))
+
+
+def test_a_cost_gives_the_rate_that_slots_can_take():
+    cost = Cost(waiting_seconds=0.010, computing_seconds=0.002)
+    assert cost.slot_seconds() == pytest.approx(0.012)
+    assert cost.rate(slots=6) == pytest.approx(500)
+    assert cost.rate(slots=6, core_share=0.2) == pytest.approx(300)
+
+
+def test_a_job_that_is_not_there_is_refused():
+    with pytest.raises(BadInput, match="did you mean 'hot-key'"):
+        find_job("hot-keys")

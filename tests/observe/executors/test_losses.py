@@ -1,0 +1,76 @@
+"""Why executors were lost, and what their processes used, from what systems say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from penstock.observe.executors.processes import Losses, Process, TreeUse, list_processes, measure_executors
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("Command exited with code 52", (1, 0)),
+        ("Unable to create executor due to java.lang.OutOfMemoryError: Java heap space", (1, 0)),
+        ("The executor with id 3 exited with exit code 52(JVM OOM).", (1, 0)),
+        ("The executor with id 3 exited with exit code 137(SIGKILL, possible container OOM).", (0, 1)),
+        ("Container killed by YARN for exceeding physical memory limits. 5.5 GB of 5 GB used.", (0, 1)),
+        ("Command exited with code 137", (0, 1)),
+        ("Executor decommissioned: released by Penstock", (0, 0)),
+        ("Executor heartbeat timed out after 137000 ms", (0, 0)),
+        ("Command exited with code 1", (0, 0)),
+        (None, (0, 0)),
+    ],
+)
+def test_reasons(reason, expected):
+    lost = {"id": "3", "removeTime": 15_000, "removeReason": reason}
+    losses = Losses()
+    assert losses.counts([lost], 10.0, 20.0) == expected
+    assert losses.counts([lost], 20.0, 30.0) == (0, 0), "once"
+    assert Losses().counts([{"id": "3", "removeReason": reason}], 0.0, 30.0) == (0, 0)
+
+
+def test_a_loss_that_spark_lists_late_counts_in_the_window_that_hears_of_it():
+    lost = {"id": "3", "removeTime": 19_990, "removeReason": "Command exited with code 52"}
+    losses = Losses()
+    assert losses.counts([], 10.0, 20.0) == (0, 0)
+    assert [losses.counts([lost], start, start + 10.0) for start in (20.0, 30.0)] == [(1, 0), (0, 0)]
+    early = Losses()
+    assert [early.counts([lost], start, start + 10.0) for start in (9.0, 19.0)] == [(0, 0), (1, 0)]
+    assert Losses().counts([lost], 100.0, 110.0) == (0, 0), "of a time before anybody looked"
+
+
+def test_an_executors_tree_counts_as_a_whole():
+    command = ("java", "--executor-id", "2", "--app-id", "app-7")
+    table = [
+        Process(10, 1, 5.0, 300.0, command),
+        Process(11, 10, 2.0, 50.0, ("python", "-m", "pyspark.daemon")),
+        Process(12, 11, 1.5, 40.0, ("python",)),
+        Process(13, 1, 9.0, 70.0, ("java", "--executor-id", "2", "--app-id", "app-8")),
+    ]
+    assert measure_executors(table, "app-7") == {"2": TreeUse(8.5, 390.0)}
+
+
+def test_this_machine_tells_of_real_processes():
+    busy = "import sys\nx = 0\nfor i in range(4_000_000): x += i\nprint(x, flush=True)\nsys.stdin.read()"
+    words = [sys.executable, "-c", busy, "--executor-id", "5", "--app-id", "made-up"]
+    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None and child.stdout.readline()
+        found = measure_executors(list_processes(), "made-up")["5"]
+        assert (
+            found.cpu_seconds > 0
+            and found.resident_bytes > 1e6
+            and any(p.pid == os.getpid() for p in list_processes())
+        )
+    finally:
+        child.communicate(timeout=30)
+    deadline = time.monotonic() + 10
+    while measure_executors(list_processes(), "made-up") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert measure_executors(list_processes(), "made-up") == {}
