@@ -100,13 +100,19 @@ def host(group, tmp_path):
     """A host whose worker does nothing."""
     host = GroundHost("worker-1", "127.0.2.1", HostShape(cpu=0.5), group)
     host.start(["sleep", "600"], os.environ, tmp_path / "log")
+    # it writes itself into the files of the group, over whatever stands there
+    wait_for("the worker in its group", lambda: all(map(_has_process, group.directories)), every=0.01)
     yield host
     host.stop()
     assert not host.is_alive()
 
 
+def _has_process(folder):
+    return (folder / "cgroup.procs").read_text().strip()
+
+
 @pytest.fixture
-def executor(group):
+def executor(host, group):
     """A process that looks like an executor of the host."""
     process = subprocess.Popen(["/bin/sh", "-c", "sleep 600; true", "sh", "--executor-id", "3"])
     # a program that has just been started has no command line yet
