@@ -14,6 +14,8 @@ HELD_UTILISATION = "held_utilisation_ratio"
 """Figure of a proposal: predicted utilisation of the held size."""
 UTILISATION = "utilisation_ratio"
 """Figure of a proposal: predicted utilisation of the proposed size."""
+HELD_LOAD = "held_load_ratio"
+"""Figure of a proposal: the share of what the held size carries that the offered rate uses."""
 
 IDLE_SECONDS = "idle_seconds"
 """Figure of a proposal: for how long no source has offered anything."""

@@ -68,7 +68,7 @@ def usual_seconds(query: TrueQuery, records: float, slots: int) -> float:
 def best_executors(query: TrueQuery, rate: float, cores: int) -> int:
     """What a search over sizes finds to be the least that keeps the headroom."""
     sizes = range(1, 50)
-    return next(e for e in sizes if usual_seconds(query, rate * PERIOD, e * cores) <= 0.8 * PERIOD)
+    return next(e for e in sizes if usual_seconds(query, rate / 0.8 * PERIOD, e * cores) <= PERIOD)
 
 
 class Cluster:

@@ -140,6 +140,32 @@ def batch_seconds(
     return costs.per_batch_seconds + costs.stretch * in_stages + listing
 
 
+def fixed_seconds(
+    costs: QueryCosts, input_rates: Mapping[str, float], period_seconds: float, slots: int
+) -> float:
+    """Predict the part of a batch that its records do not lengthen: its own cost, and its waves of tasks."""
+    in_stages = 0.0
+    for stage in costs.stages:
+        tasks = stage.tasks_for(input_rates[stage.operator] * period_seconds, slots)
+        in_stages += math.ceil(tasks / stage.usable_slots(slots)) * stage.per_task_seconds
+    return costs.per_batch_seconds + costs.stretch * in_stages
+
+
+def load_ratio(
+    costs: QueryCosts, input_rates: Mapping[str, float], period_seconds: float, slots: int
+) -> float:
+    """Return the share of what the slots carry that the rates use.
+
+    A batch of s seconds has f that are there at any rate, so 1/u times the rates take f + (s - f)/u, which is
+    the period T at u = (s - f) / (T - f). Where fixed costs fill the period the load is infinite.
+    """
+    fixed = fixed_seconds(costs, input_rates, period_seconds, slots)
+    by_records = batch_seconds(costs, input_rates, period_seconds, slots) - fixed
+    if by_records <= 0:
+        return 0.0 if fixed <= period_seconds else math.inf
+    return by_records / (period_seconds - fixed) if fixed < period_seconds else math.inf
+
+
 def write_costs(costs: QueryCosts) -> dict[str, Any] | None:
     """Write costs as plain data that can outlive the driver; None where that would be too long."""
     if len(costs.stages) > MOST_STAGES or any(stage.tasks > MOST_TASKS for stage in costs.stages):

@@ -136,14 +136,17 @@ def least_slots(
     max_slots: int,
     slots_per_executor: int = 1,
 ) -> SlotNeed:
-    """Search upwards for the least slots whose batch takes at most that share of its period.
+    """Search upwards for the least slots that fit a batch at the rates / utilisation into the period.
 
-    Interference can make a batch longer with more slots, so bisection would not do. A cheap lower bound
-    spares most of the exact evaluations.
+    The headroom is for more records: costs of a batch and of its tasks do not grow with them. Interference
+    can make a batch longer with more slots, so bisection would not do. A cheap lower bound spares most of
+    the exact evaluations.
     """
     search = _Search(costs_for, input_rates, period_seconds, max_slots)
-    limit = utilisation * period_seconds * (1 + SLACK)
-    found = search.first(lambda slots: search.is_within(slots, limit) and search.carries(slots))
+    ample = {operator: rate / utilisation for operator, rate in input_rates.items()}
+    raised = _Search(costs_for, ample, period_seconds, max_slots)
+    limit = period_seconds * (1 + SLACK)
+    found = raised.first(lambda slots: raised.is_within(slots, limit) and search.carries(slots))
     if found is not None:
         return SlotNeed(found, search.exact(found), search.limiting(found), feasible=True)
     best = search.find_knee(max(1, slots_per_executor))

@@ -55,6 +55,7 @@ def size_by_running(
         advice=at_least,
         # on what is held, the batch has already taken longer than its source's work alone
         seconds_on=lambda slots: batch.seconds if slots <= held.slots else work * period / slots,
+        load_on=lambda slots: max(1.0, batch.seconds / period) if slots <= held.slots else work / slots,
         seen_slots=held.slots,
         may_shrink=False,
     )

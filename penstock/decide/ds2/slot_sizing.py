@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from penstock.dataflow.costs.model import QueryCosts, StageCost, stage_seconds
+from penstock.dataflow.costs.model import QueryCosts, StageCost, load_ratio, stage_seconds
 from penstock.dataflow.costs.slots import CostsBySlots, SlotNeed, least_slots, predict_batch
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.propagation import propagate_rates
@@ -54,9 +54,9 @@ class Demand:
 class QuerySizing:
     """The slots that a query needs, and why.
 
-    `seconds_on` predicts its batch at the offered rate. `seen_slots` is the largest size at which its costs
-    were seen. A sizing that rests on part of a batch, or on batches of before, may ask for more and not for
-    less.
+    `seconds_on` predicts its batch at the offered rate, `load_on` the share of what so many slots carry that
+    it uses. `seen_slots` is the largest size at which its costs were seen. A sizing that rests on part of a
+    batch, or on batches of before, may ask for more and not for less.
     """
 
     slots: int
@@ -67,10 +67,9 @@ class QuerySizing:
     feasible: bool
     advice: str
     seconds_on: Callable[[int], float]
+    load_on: Callable[[int], float]
     seen_slots: int
     may_shrink: bool = True
-    goal_seconds: float = 0.0
-    """The part of its period that a batch may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +138,8 @@ def size_query(
         feasible=need.feasible,
         advice="" if need.feasible else _advice(target, costs_for(need.slots), period, fixed, max_slots),
         seconds_on=partial(_settle, costs_for, offered, period),
+        load_on=lambda slots: load_ratio(costs_for(slots), offered, period, slots),
         seen_slots=max(costs.most_seen, held.slots),
-        goal_seconds=goals.utilisation * period,
     )
 
 

@@ -17,6 +17,7 @@ from penstock.decide.ds2.running import size_by_running
 from penstock.decide.ds2.slot_sizing import MOST_SLOTS, Held, QuerySizing, read_demand, size_query
 from penstock.decide.goals import Goals
 from penstock.decide.policy import (
+    HELD_LOAD,
     HELD_UTILISATION,
     IDLE_SECONDS,
     SEEN_EXECUTORS,
@@ -30,6 +31,9 @@ from penstock.errors import BadMetrics
 
 RISEN = 1.2
 """Times the rate at which a query was last sized from which it is sized anew without a batch that ended."""
+
+MOST_LOAD = 1000.0
+"""Fixed costs that fill the period are an infinite load, which no journal takes."""
 
 QUERIES_KEPT = 64
 """Applications may start and stop queries without end, so the oldest are forgotten."""
@@ -222,6 +226,7 @@ def _predict(needs: Sequence[_Need], total: int, size: int, held: int) -> dict[s
         "batch_seconds": seconds[busiest],
         UTILISATION: shares[busiest],
         HELD_UTILISATION: max(batch / sizing.period_seconds for batch, sizing in now),
+        HELD_LOAD: min(MOST_LOAD, max(sizing.load_on(_share(sizing, held, total)) for sizing in sized)),
         "offered_per_second": sum(sizing.demand.offered_per_second for sizing in sized),
         "backlog_records": sum(sizing.demand.backlog_records for sizing in sized),
         "period_seconds": sized[busiest].period_seconds,
@@ -233,7 +238,11 @@ def _find_seen(needs: Sequence[_Need]) -> int:
 
 
 def _seconds_on(sized: Sequence[QuerySizing], slots: int, total: int) -> list[float]:
-    return [sizing.seconds_on(max(1, slots * sizing.slots // max(1, total))) for sizing in sized]
+    return [sizing.seconds_on(_share(sizing, slots, total)) for sizing in sized]
+
+
+def _share(sizing: QuerySizing, slots: int, total: int) -> int:
+    return max(1, slots * sizing.slots // max(1, total))
 
 
 def _describe_needs(needs: Sequence[_Need], total: int) -> str:
@@ -257,10 +266,9 @@ def _describe_need(need: _Need) -> str:
         load += f" and a backlog of {sizing.demand.backlog_records:,.0f} records"
     seconds, period = f"{sizing.batch_seconds:.1f} s", f"{sizing.period_seconds:.1f} s"
     if not sizing.feasible:
-        goal = f"{sizing.goal_seconds:.1f} s"
         return (
-            f"fits a batch of {load} into {goal} with no number of executors: {size} bring it to {seconds}, "
-            f"and each executor more would save less than {LEAST_GAIN:.0%}"
+            f"fits a batch of {load} into {period} with no number of executors: {size} bring it to "
+            f"{seconds}, and each executor more would save less than {LEAST_GAIN:.0%}"
         )
     return f"needs {size} for {load} (batch {seconds} of {period} at {size})"
 

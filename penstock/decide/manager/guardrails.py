@@ -14,7 +14,14 @@ from typing import Protocol, TypeAlias
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow
 from penstock.decide.manager.history import ManagerState
 from penstock.decide.manager.proposals import apply_sizes, grows, write_sizes
-from penstock.decide.policy import HELD_UTILISATION, IDLE_SECONDS, SEEN_EXECUTORS, UTILISATION, Scale
+from penstock.decide.policy import (
+    HELD_LOAD,
+    HELD_UTILISATION,
+    IDLE_SECONDS,
+    SEEN_EXECUTORS,
+    UTILISATION,
+    Scale,
+)
 from penstock.decide.verdict import Rejected
 
 
@@ -62,8 +69,9 @@ COSTS_NOTHING = 1.05
 class UtilisationBand:
     """Rejects changes while the held size would be used within [low, 1) and the backlog does not grow.
 
-    Utilisation is the share of its period that a batch takes. Slots for which there are no tasks do not
-    shorten a batch, so it says nothing against giving them up: a reduction that costs no time passes.
+    Utilisation is the share of what the held size carries that the offered rate uses. Slots for which there
+    are no tasks do not shorten a batch, so it says nothing against giving them up: a reduction that costs no
+    time passes.
     """
 
     name = "utilisation-band"
@@ -103,7 +111,8 @@ class UtilisationBand:
 
     def _predict(self, scale: Scale, held: Mapping[str, int]) -> dict[str, float]:
         """Return the policy's own figure, or one from the un-rounded need, which includes the headroom."""
-        figure = scale.expected.figures.get(HELD_UTILISATION)
+        figures = scale.expected.figures
+        figure = figures.get(HELD_LOAD, figures.get(HELD_UTILISATION))
         if figure is not None and len(scale.parallelism) == 1:
             return dict.fromkeys(held, figure)
         exact, aimed_at = scale.exact, self.aimed_at

@@ -9,6 +9,7 @@ from itertools import islice
 
 from penstock.dataflow.readiness import NotReady
 from penstock.decide.policy import (
+    HELD_LOAD,
     HELD_UTILISATION,
     IDLE_SECONDS,
     SEEN_EXECUTORS,
@@ -110,7 +111,7 @@ def apply_sizes(scale: Scale, sizes: Mapping[str, int]) -> Scale:
     if dict(sizes) == dict(scale.parallelism):
         return scale
     # what describes the load and the held size stays true, whatever size is chosen
-    kept = {HELD_UTILISATION, IDLE_SECONDS, SEEN_EXECUTORS}
+    kept = {HELD_LOAD, HELD_UTILISATION, IDLE_SECONDS, SEEN_EXECUTORS}
     figures = {name: value for name, value in scale.expected.figures.items() if name in kept}
     summary = f"part of what was expected of {write_sizes(scale.parallelism)}: {scale.expected.summary}"
     return replace(scale, parallelism=dict(sizes), expected=ExpectedEffect(summary, figures))

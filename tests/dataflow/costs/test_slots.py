@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.dataflow.costs.model import QueryCosts, StageCost, batch_seconds, makespan
+from penstock.dataflow.costs.model import (
+    QueryCosts,
+    StageCost,
+    batch_seconds,
+    fixed_seconds,
+    load_ratio,
+    makespan,
+)
 from penstock.dataflow.costs.slots import least_slots, settled_batch_seconds
 
 SECONDS = st.lists(st.floats(0, 100), min_size=1, max_size=60)
@@ -92,12 +100,36 @@ def test_least_slots_is_minimal(costs_for, rate, period, max_slots):
     rates = {s.operator: rate for s in costs_for(1).stages}
     most = min(max_slots, max(s.tasks for s in costs_for(1).stages))
     by_slots = {s: batch_seconds(costs_for(s), rates, period, s) for s in range(1, most + 1)}
-    fitting = [s for s, seconds in by_slots.items() if seconds <= 0.8 * period * (1 + 1e-9)]
+    ample = dict.fromkeys(rates, rate / 0.8)
+    fitting = [s for s in by_slots if batch_seconds(costs_for(s), ample, period, s) <= period * (1 + 1e-9)]
     need = least_slots(costs_for, rates, period, 0.8, max_slots)
     assert need.feasible == bool(fitting)
     if fitting:
         assert need.slots == min(fitting)
         assert need.batch_seconds == pytest.approx(by_slots[need.slots])
+
+
+def test_headroom_is_for_records_and_not_for_fixed_costs():
+    # eight state tasks of 0.9 s are two waves on 4 to 7 slots: 1.8 s outside tasks + 1.8 s are there anyway
+    state = replace(stage("state", 8, 0.9, 0.0), selectivity=0.0)
+    costs = QueryCosts(1.8, (stage("read", 20, 0.0, 0.016), state), 8)
+    rates = {"read": 60.0, "state": 0.0}
+    # 300 records of 16 ms are 4.8 slot-seconds: 4.8 of 5 s on 4 slots, and 5.1 s at a rate a quarter higher
+    assert batch_seconds(costs, rates, 5.0, 4) == pytest.approx(4.8)
+    assert least_slots(lambda _: costs, rates, 5.0, 0.8, 8).slots == 5
+    assert fixed_seconds(costs, rates, 5.0, 5) == pytest.approx(3.6)
+    assert load_ratio(costs, rates, 5.0, 5) == pytest.approx(0.96 / 1.4)
+    assert load_ratio(costs, rates, 5.0, 8) == pytest.approx(0.72 / 2.3), "20 tasks are three waves on 8"
+    assert load_ratio(costs, rates, 3.6, 5) == math.inf, "no room for any record"
+    assert load_ratio(costs, dict.fromkeys(rates, 0.0), 5.0, 5) == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(growing_costs(), st.floats(0.1, 200), st.floats(0.5, 10), st.integers(1, 12))
+def test_fixed_costs_are_what_a_batch_without_records_takes(costs_for, rate, period, slots):
+    costs, rates = costs_for(slots), {s.operator: rate for s in costs_for(1).stages}
+    nothing = batch_seconds(costs, dict.fromkeys(rates, 0.0), period, slots)
+    assert fixed_seconds(costs, rates, period, slots) == pytest.approx(nothing)
 
 
 def settle_plainly(costs: QueryCosts, rates: dict[str, float], period: float, slots: int) -> float:
