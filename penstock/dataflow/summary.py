@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from penstock.dataflow.graph import LogicalGraph, Operator
-from penstock.dataflow.metrics import BatchExecution, Floats, MetricWindow, StageExecution
+from penstock.dataflow.metrics import (
+    BatchExecution,
+    Floats,
+    MetricWindow,
+    RunningBatch,
+    RunningStage,
+    StageExecution,
+)
 from penstock.dataflow.window import (
     ApplicationWindow,
     CriticalWindow,
@@ -136,7 +143,13 @@ def write_query(query: QueryWindow) -> dict[str, Any]:
     match query:
         case SlotQuery():
             batches = [_plain_batch(batch) for batch in query.batches[-MOST_BATCHES:]]
-            return plain | {"kind": SLOTS, "batches": batches}
+            running = _plain_running(query.running) if query.running is not None else None
+            return plain | {
+                "kind": SLOTS,
+                "batches": batches,
+                "running": running,
+                "idle_seconds": query.idle_seconds,
+            }
         case OperatorQuery():
             topics = {name: [*_plain_rate(rate), rate.overdue_records] for name, rate in query.topics.items()}
             return plain | {"kind": OPERATORS, "topics": topics, "metrics": _plain_metrics(query.metrics)}
@@ -153,6 +166,9 @@ def read_slot_query(kept: QuerySummary) -> SlotQuery:
             batches=tuple(_batch(batch) for batch in plain["batches"]),
             period_seconds=kept.period_seconds,
             latency_seconds=kept.latency_seconds,
+            # records of before know neither
+            running=_running(running) if (running := plain.get("running")) else None,
+            idle_seconds=float(plain.get("idle_seconds", 0.0)),
         )
 
 
@@ -219,13 +235,21 @@ def _plain_batch(batch: BatchExecution) -> dict[str, Any]:
         "slots": batch.slots,
         "records": batch.input_records,
         "settled": batch.settled,
+        "files": batch.files,
+        "listing": batch.listing_seconds,
         "stages": [_plain_stage(stage) for stage in batch.stages],
     }
 
 
 def _plain_stage(stage: StageExecution) -> dict[str, Any]:
     # what tasks send and wait for counts as a sum alone
-    columns = [stage.records_in, _mean(stage.records_out), stage.useful_seconds, _mean(stage.waiting_seconds)]
+    columns = [
+        stage.records_in,
+        _mean(stage.records_out),
+        stage.useful_seconds,
+        _mean(stage.waiting_seconds),
+        _mean(stage.cpu_seconds),
+    ]
     if stage.tasks > MOST_TASKS:
         columns = [_mean(column) for column in columns]
     return {
@@ -233,6 +257,27 @@ def _plain_stage(stage: StageExecution) -> dict[str, Any]:
         "wall": stage.wall_seconds,
         "tasks": stage.tasks,
         "columns": [_rounded(column) for column in columns],
+    }
+
+
+def _plain_running(batch: RunningBatch) -> dict[str, Any]:
+    return {
+        "id": batch.batch_id,
+        "start": batch.start,
+        "seconds": batch.seconds,
+        "slots": batch.slots,
+        "stages": [_plain_running_stage(stage) for stage in batch.stages],
+    }
+
+
+def _plain_running_stage(stage: RunningStage) -> dict[str, Any]:
+    ages = stage.running_seconds
+    return {
+        "operator": stage.operator,
+        "tasks": [stage.tasks_total, stage.tasks_done, stage.tasks_running],
+        "records": stage.records_done,
+        "ages": _rounded(ages if len(ages) <= MOST_TASKS else _mean(ages)),
+        "done": _plain_stage(stage.done) if stage.done is not None else None,
     }
 
 
@@ -258,14 +303,40 @@ def _batch(plain: _Plain) -> BatchExecution:
         input_records=float(plain["records"]),
         stages=tuple(_stage(stage) for stage in plain["stages"]),
         settled=bool(plain["settled"]),
+        files=int(files) if (files := plain.get("files")) is not None else None,
+        listing_seconds=float(plain.get("listing", 0.0)),
+    )
+
+
+def _running(plain: _Plain) -> RunningBatch:
+    return RunningBatch(
+        batch_id=int(plain["id"]),
+        start=float(plain["start"]),
+        seconds=float(plain["seconds"]),
+        slots=int(plain["slots"]),
+        stages=tuple(_running_stage(stage) for stage in plain["stages"]),
+    )
+
+
+def _running_stage(plain: _Plain) -> RunningStage:
+    total, done, running = map(int, plain["tasks"])
+    return RunningStage(
+        operator=str(plain["operator"]),
+        tasks_total=total,
+        tasks_done=done,
+        tasks_running=running,
+        records_done=float(plain["records"]),
+        done=_stage(plain["done"]) if plain["done"] is not None else None,
+        running_seconds=_column(plain["ages"], running) if plain["ages"] else np.array([]),
     )
 
 
 def _stage(plain: _Plain) -> StageExecution:
     tasks = int(plain["tasks"])
-    records_in, records_out, useful, waiting = (_column(values, tasks) for values in plain["columns"])
+    records_in, records_out, useful, waiting = (_column(values, tasks) for values in plain["columns"][:4])
+    cpu = next((_column(values, tasks) for values in plain["columns"][4:] if values), np.array([]))
     wall = float(plain["wall"])
-    return StageExecution(str(plain["operator"]), records_in, records_out, useful, waiting, wall)
+    return StageExecution(str(plain["operator"]), records_in, records_out, useful, waiting, wall, cpu)
 
 
 def _column(values: Sequence[float], tasks: int) -> Floats:

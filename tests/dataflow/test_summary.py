@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from penstock.dataflow.graph import LogicalGraph, Operator
-from penstock.dataflow.metrics import BatchExecution, InstanceMetrics, MetricWindow, StageExecution
+from penstock.dataflow.metrics import (
+    BatchExecution,
+    InstanceMetrics,
+    MetricWindow,
+    RunningBatch,
+    RunningStage,
+    StageExecution,
+)
 from penstock.dataflow.summary import (
     MOST_TASKS,
     measure_figures,
@@ -158,6 +165,30 @@ def test_a_query_on_slots_is_read_back_whole_also_in_the_form_of_before(detail):
     assert replace(batch, stages=()) == replace(query.batches[0], stages=())
     assert all(same_columns(*pair) for pair in zip(batch.stages, stages, strict=True))
     assert [one.wall_seconds for one in batch.stages] == [1.5, 1.5]
+
+
+def test_what_a_running_batch_and_an_idle_source_tell_is_kept_too():
+    done = StageExecution(
+        "read", *(np.array([value]) for value in (60.0, 25.0, 1.0, 0.1)), 1.5, np.array([0.4])
+    )
+    stage = RunningStage("read", 5, 1, 2, 60.0, done, np.array([3.0, 4.0]))
+    waiting = RunningStage("count", 4, 0, 0, 0.0)
+    batch = BatchExecution(6, 2.0, 4.0, 4, 60.0, (done,), files=40, listing_seconds=0.7)
+    query = replace(
+        a_query(),
+        batches=(batch,),
+        running=RunningBatch(7, 6.0, 90.0, 4, (stage, waiting)),
+        idle_seconds=12.5,
+    )
+    back = read_slot_query(kept(query))
+    assert (back.idle_seconds, back.batches[0].files, back.batches[0].listing_seconds) == (12.5, 40, 0.7)
+    assert back.batches[0].stages[0].cpu_seconds.tolist() == [0.4]
+    assert back.running is not None
+    assert replace(back.running, stages=()) == replace(query.running, stages=())
+    first, second = back.running.stages
+    assert (first.tasks_total, first.tasks_done, first.tasks_running, first.records_done) == (5, 1, 2, 60.0)
+    assert same_columns(first.done, done) and first.running_seconds.tolist() == [3.0, 4.0]
+    assert (second.done, second.running_seconds.tolist()) == (None, [])
 
 
 def test_stages_of_very_many_tasks_are_kept_as_alike():
