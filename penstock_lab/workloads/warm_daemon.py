@@ -22,6 +22,7 @@ PRELOADED = (
     "penstock_lab.workloads.paced",
     "penstock_lab.workloads.key_count",
     "penstock_lab.workloads.source",
+    "penstock_lab.workloads.scoring",
     "penstock_lab.workloads.word_count",
     "penstock.pipeline.spark_worker",
 )

@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from penstock.decide.outcome import Status
-from penstock.journal.store import journal_at, open_journal
+from penstock.journal.store import open_journal
 from penstock_lab.workloads.key_count import KeyCount
 from tests.spark.watching import wait_for
 
@@ -71,9 +71,7 @@ def start(tmp_path, mode):
 def moving(tmp_path, driver):
     """The action under way, once a bin has moved and others have not."""
     assert driver.poll() is None, driver.stdout.read()
-    if not (tmp_path / "journal.db").exists():
-        return None
-    with closing(journal_at(tmp_path / "journal.db", create=False)) as journal:
+    with closing(open_journal(tmp_path / "journal.db")) as journal:
         return next((action for action in journal.actions() if action.status is None), None)
 
 
