@@ -32,11 +32,11 @@ redis:
 demo: java $(READY)
 	@$(BIN)/penstock demo
 
-# Fast tests come first, on all cores; those on a cluster one after the other. No new one starts after the
-# session's time, which leaves room for a machine with other work on it.
+# Fast tests come first, on all cores; then those on a cluster, whose files two processes share: most of their time is
+# waiting. No new one starts after the session's time, which leaves room for a machine with other work on it.
 test: java postgres redis $(READY) lint
 	$(BIN)/pytest -m "not spark" --numprocesses=auto --session-timeout=1200
-	$(BIN)/pytest -m "spark and not soak" --session-timeout=2400
+	$(BIN)/pytest -m "spark and not soak" --numprocesses=2 --dist=loadfile --no-loadscope-reorder --session-timeout=2400
 
 test-busy: java postgres redis $(READY)
 	@scripts/busy.sh 3 $(MAKE) test
