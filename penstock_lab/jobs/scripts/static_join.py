@@ -18,9 +18,9 @@ def main() -> None:
     """Run the job."""
     args = parse_arguments()
     spark = start_session("watch list", args.partitions)
-    orders = read_order_files(spark, args.input)
     watched = spark.read.parquet(args.watch_list)
     similar = sf.levenshtein("name", "watched") <= args.distance
+    orders = read_order_files(spark, args.input)
     hits = total_in_windows(orders.join(sf.broadcast(watched), similar), "watched")
     query = replace_batches(hits, args.output, args.checkpoint).trigger(processingTime=args.trigger).start()
     run_until_stopped(args.stop_file, query)
