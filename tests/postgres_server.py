@@ -9,12 +9,13 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+
+from tests.waiting import wait_for
 
 PATIENCE_SECONDS = 60
 _numbers = itertools.count()
@@ -51,16 +52,19 @@ class PostgresServer:
             self._process = subprocess.Popen(
                 [_program("postgres"), *options, "-c", "fsync=off"], stdout=log, stderr=log, **_user()
             )
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline and self._process.poll() is None:
-            try:
-                psycopg.connect(self.url("postgres")).close()
-                return
-            except psycopg.OperationalError:
-                time.sleep(0.1)
-        raise RuntimeError(
-            f"PostgreSQL did not start:\n{(self.directory / 'server.log').read_text()[-2000:]}"
-        )
+        wait_for("PostgreSQL", self._answers, seen=self._read_log)
+
+    def _answers(self) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            raise RuntimeError(f"PostgreSQL did not start:\n{self._read_log()}")
+        try:
+            psycopg.connect(self.url("postgres")).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _read_log(self) -> str:
+        return (self.directory / "server.log").read_text()[-2000:]
 
     def stop(self) -> None:
         if self._process is not None:

@@ -3,11 +3,10 @@
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PATIENCE_SECONDS = 20
+from tests.waiting import wait_for
 
 
 @contextmanager
@@ -28,15 +27,16 @@ def redis_server() -> Iterator[str]:
 
 
 def _wait_until_it_answers(port: int, process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
+    def answers() -> bool:
+        if process.poll() is not None:
+            raise RuntimeError("redis-server did not start")
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
         except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    raise RuntimeError("redis-server did not start")
+            return False
+        return True
+
+    wait_for("redis-server", answers, every=0.05)
 
 
 def _free_port() -> int:

@@ -175,13 +175,9 @@ def _choose_decider(
 
 
 def _read_lines(path: Path) -> list[str]:
-    try:
-        # a byte order mark in front of the first column is the spreadsheet's, not the user's
-        return path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise BadRecording(f"{path}: not a text file in UTF-8") from None
-    except OSError as error:
-        raise BadRecording(f"{path}: cannot be read: {error.strerror}") from None
+    from penstock.units.texts import read_text
+
+    return read_text(path, BadRecording).splitlines()
 
 
 def _list_scenarios(as_json: bool) -> None:

@@ -23,6 +23,16 @@ from penstock.dataflow.window import (
 from penstock.decide.policy import ExpectedEffect, Scale
 
 
+def count_held(window: SlotWindow, least: int = 1) -> int | NotReady:
+    """Return how many executors are held; without a slot, or with fewer than `least`, nothing is decided."""
+    held = window.parallelism.get(EXECUTORS, least)
+    if held < least or not window.executors or window.slots < 1:
+        return NotReady("the application has no executors", "an executor")
+    if EXECUTORS not in window.parallelism:
+        return NotReady("how many executors are held is unknown", "their number")
+    return held
+
+
 def find_unread_source(query: QueryWindow) -> NotReady | None:
     """Name a source whose offered rate or backlog is unknown, negative, NaN or infinite."""
     for name in query.graph.sources:
@@ -184,9 +194,9 @@ def scale_units(
 
 
 def _read_executors(window: SlotWindow) -> tuple[Unit, ...] | NotReady:
-    held = window.parallelism.get(EXECUTORS, 0)
-    if held < 1 or not window.executors or window.slots < 1:
-        return NotReady("the application has no executors", "an executor")
+    held = count_held(window)
+    if isinstance(held, NotReady):
+        return held
     backlog = sum(
         query.sources[name].backlog_records for query in window.queries for name in query.graph.sources
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from penstock.decide.sage.services import ServiceWatch
 from penstock.decide.sage.settings import ClusterLimits, SageSettings
 from penstock.decide.surroundings import Surroundings
 from penstock.errors import BadSettings
+from penstock.units.fields import suggest_name
 from penstock.units.section import Section, Sections
 
 
@@ -267,9 +267,7 @@ def policy_entry(name: str) -> PolicyEntry:
         return POLICIES[name]
     if name.startswith(PREFIX) and name.removeprefix(PREFIX) in _PLAIN:
         return _with_forecast(_PLAIN[name.removeprefix(PREFIX)])
-    near = difflib.get_close_matches(name.lower(), POLICIES, n=1, cutoff=0.3)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(POLICIES))}"
-    raise BadSettings(f"policy: unknown policy {name!r}{hint}")
+    raise BadSettings(f"policy: unknown policy {name!r}{suggest_name(name, sorted(POLICIES), cutoff=0.3)}")
 
 
 def make_policy(name: str, settings: Sections, around: Surroundings | None = None) -> Policy:

@@ -50,10 +50,7 @@ def log_summaries(paths: DataFrame, window_seconds: float | None = None) -> Data
 
 
 def trace_summaries(paths: DataFrame, window_seconds: float | None = None) -> DataFrame:
-    """Summarise the Parquet traces whose paths are in the first column, one application for each file.
-
-    Files that `layout.lay_out` wrote hold one window each: then applications and windows run in parallel.
-    """
+    """Summarise the Parquet traces whose paths are in the first column, one application for each file."""
     return _map_paths(paths, _read_trace_rows, window_seconds)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import BadInput
 from penstock.pipeline.topics import Layout, Location, Stream, Topic, lay_out
-from penstock.units.fields import parse_duration
+from penstock.units.fields import parse_duration, suggest_name
 
 if TYPE_CHECKING:
     from penstock.pipeline.handle import PipelineHandle
@@ -216,11 +215,10 @@ def _check_names(pipeline: Pipeline, declared: frozenset[str]) -> None:
     for function in pipeline.functions.values():
         for topic in function.reads:
             if topic not in declared and topic not in written:
-                near = difflib.get_close_matches(topic, [*declared, *written], n=1)
+                nearest = suggest_name(topic, [*declared, *written], list_all=False)
                 raise BadInput(
                     f"{pipeline.name}: function {function.name!r} reads the unknown topic {topic!r}: "
-                    "no function writes it, and it is not declared"
-                    + (f"; did you mean {near[0]!r}?" if near else "")
+                    f"no function writes it, and it is not declared{nearest}"
                 )
     for name in pipeline.functions:
         if name in declared or name in written:

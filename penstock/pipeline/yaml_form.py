@@ -17,11 +17,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
-
 from penstock.errors import BadInput
 from penstock.pipeline.definition import Pipeline
 from penstock.pipeline.topics import Location, files, kafka, stream
+from penstock.units.texts import parse_yaml, read_text
 
 _TOP = ("name", "at", "topics", "functions")
 _TOPIC = ("schema", "at")
@@ -33,7 +32,7 @@ _FUNCTION = (
 
 def load_pipeline(path: Path) -> Pipeline:
     """Read and check a pipeline; modules are looked for beside the file, too."""
-    written = _mapping(str(path), _read_yaml(path), _TOP)
+    written = _mapping(str(path), parse_yaml(str(path), read_text(path))[0], _TOP)
     place = _place(f"{path}: at", written["at"], path.parent) if "at" in written else None
     try:
         pipeline = Pipeline(str(written.get("name", path.stem)), place)
@@ -44,37 +43,6 @@ def load_pipeline(path: Path) -> Pipeline:
         said = str(error)
         raise BadInput(said if said.startswith(str(path)) else f"{path}: {said}") from error
     return pipeline
-
-
-def _read_yaml(path: Path) -> Any:
-    try:
-        text = path.read_text(encoding="utf-8")
-        _check_keys(path, yaml.compose(text, Loader=yaml.SafeLoader))
-        return yaml.safe_load(text)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" line {mark.line + 1}:" if mark is not None else ""
-        raise BadInput(f"{path}:{line} not YAML: {getattr(error, 'problem', None) or error}") from None
-    except (ValueError, RecursionError) as error:
-        # YAML itself takes 2024-99-99 for a date, and fails on it with a bare ValueError
-        raise BadInput(f"{path}: not YAML: {error}") from None
-
-
-def _check_keys(path: Path, node: Any) -> None:
-    """Refuse a key that is there twice: YAML would keep the last, and say nothing."""
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, _ in node.value:
-            name = str(key.value)
-            if name in seen:
-                raise BadInput(f"{path}: line {key.start_mark.line + 1}: {name!r} is there twice")
-            seen.add(name)
-    children = node.value if isinstance(node, yaml.CollectionNode) else ()
-    for child in children:
-        for one in child if isinstance(child, tuple) else (child,):
-            _check_keys(path, one)
 
 
 def _mapping(place: str, value: Any, known: tuple[str, ...] | None = None) -> Mapping[str, Any]:

@@ -40,9 +40,10 @@ from penstock.settings.sources import (
     from_environment,
     from_spark,
     from_yaml,
-    suggest_nearest,
+    suggest_setting,
 )
 from penstock.units.section import BadValue, Section, SectionType
+from penstock.units.texts import read_text
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 """Names the settings file where none is given; not a setting itself."""
@@ -130,7 +131,7 @@ def _own_fields(kind: type[Section], given: Mapping[str, object]) -> dict[str, o
 def _refuse_unknown(given: Mapping[str, object]) -> None:
     for name in given:
         if name not in known_names():
-            raise BadSettings(f"{name}: unknown setting{suggest_nearest(name, known_names(), str)}")
+            raise BadSettings(f"{name}: unknown setting{suggest_setting(name, known_names())}")
 
 
 def load_settings(
@@ -165,19 +166,8 @@ def collect_given(
     known, named = known_names(), environment.get(CONFIG_VARIABLE)
     path = file if file is not None else Path(named) if named else None
     return {
-        **(from_yaml(str(path), _read(path), known) if path else {}),
+        **(from_yaml(str(path), read_text(path, BadSettings), known) if path else {}),
         **from_environment(environment, known, reserved=frozenset({CONFIG_VARIABLE})),
         **from_spark(spark_conf, known),
         **from_arguments(arguments, known),
     }
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise BadSettings(f"{path}: no such file") from None
-    except UnicodeDecodeError:
-        raise BadSettings(f"{path}: not a text file in UTF-8") from None
-    except OSError as error:
-        raise BadSettings(f"{path}: cannot be read: {error.strerror}") from None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import yaml  # type: ignore[import-untyped]
-
 from penstock.errors import BadSettings
+from penstock.units.fields import suggest_name
+from penstock.units.texts import parse_yaml
 
 ENVIRONMENT_PREFIX = "PENSTOCK_"
 SPARK_PREFIX = "spark.penstock."
@@ -34,19 +33,11 @@ def spark_key(setting: str) -> str:
 
 def from_yaml(file: str, text: str, known: Sequence[str]) -> dict[str, Given]:
     """Read one YAML mapping; errors name the file, and the line where it is known."""
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise BadSettings(_syntax_message(file, error)) from None
-    except (ValueError, RecursionError) as error:
-        # YAML itself takes 2024-99-99 for a date, and fails on it with a bare ValueError
-        raise BadSettings(f"{file}: cannot be read as YAML: {error}") from None
+    values, lines = parse_yaml(file, text, BadSettings)
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise BadSettings(f"{file}: settings must be a mapping of names to values, not a {_kind(values)}")
-    lines = _key_lines(file, root)
     rows = (
         (str(key), Given(value, f"{file} line {lines.get(str(key), 1)}, {key}"))
         for key, value in values.items()
@@ -88,35 +79,16 @@ def _check_names(
     found: dict[str, Given] = {}
     for name, given in rows:
         if name not in known:
-            raise BadSettings(f"{given.place}: unknown setting{suggest_nearest(name, known, spelled)}")
+            raise BadSettings(f"{given.place}: unknown setting{suggest_setting(name, known, spelled)}")
         if name in found and found[name].value != given.value:
             raise BadSettings(f"{given.place}: contradicts {found[name].place}; give only one of them")
         found[name] = given
     return found
 
 
-def suggest_nearest(name: str, known: Sequence[str], spelled: Callable[[str], str]) -> str:
-    """Return the end of a message that suggests the nearest known name, if one is near."""
-    near = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=1, cutoff=0.5)
-    return f"; did you mean {spelled(near[0])}?" if near else ""
-
-
-def _key_lines(file: str, root: yaml.MappingNode) -> dict[str, int]:
-    """Map each key to its line. A repeated key is an error, which YAML's own reader would not report."""
-    lines: dict[str, int] = {}
-    for key, _ in root.value:
-        name, line = str(key.value), key.start_mark.line + 1
-        if name in lines:
-            raise BadSettings(f"{file} line {line}: {name} is given twice, first in line {lines[name]}")
-        lines[name] = line
-    return lines
-
-
-def _syntax_message(file: str, error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-    where = f" line {mark.line + 1}" if mark is not None else ""
-    return f"{file}{where}: not valid YAML: {problem}"
+def suggest_setting(name: str, known: Sequence[str], spelled: Callable[[str], str] = str) -> str:
+    """Return the end of a message that suggests the nearest setting, if one is near."""
+    return suggest_name(name.replace("-", "_"), known, spell=spelled, list_all=False)
 
 
 def _kind(value: object) -> str:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import csv
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.resources import files
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ValidationError
 
 from penstock.dataflow.graph import LogicalGraph, Operator
@@ -35,6 +32,8 @@ from penstock.simulate.scenario import (
     Slowdown,
     SourceSpec,
 )
+from penstock.units.fields import suggest_name
+from penstock.units.texts import parse_yaml, read_text
 
 SHIPPED = Path(str(files("penstock.simulate") / "scenarios"))
 NO_SETTINGS_OF_A_SCENARIO = frozenset({"policy", "mode", "journal", "runtime_directory", "control_socket"})
@@ -52,7 +51,7 @@ MODELS: Mapping[str, type[BaseModel]] = {
 def list_shipped() -> dict[str, str]:
     """Return name → description of the scenarios that come with Penstock."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(SHIPPED.glob("*.yaml"))}
-    return {name: " ".join(yaml.safe_load(text)["description"].split()) for name, text in texts.items()}
+    return {name: " ".join(parse_yaml(name, text)[0]["description"].split()) for name, text in texts.items()}
 
 
 def load(named: str) -> Experiment:
@@ -61,20 +60,14 @@ def load(named: str) -> Experiment:
     if not path.exists() and path.name == named:
         path = SHIPPED / f"{named.removesuffix('.yaml')}.yaml"
         if not path.exists():
-            known = nearest(named, list_shipped())
+            known = suggest_name(named, list_shipped())
             raise BadInput(f"{named}: neither a file nor a shipped scenario{known}")
-    return parse(_read(path), path)
+    return parse(read_text(path), path)
 
 
 def parse(text: str, path: Path) -> Experiment:
     """Return a scenario from its text; recordings are looked for beside `path`."""
-    try:
-        values = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise BadInput(f"{path}{where}: not valid YAML: {problem}") from None
+    values, _ = parse_yaml(str(path), text)
     if not isinstance(values, dict):
         raise BadInput(f"{path}: a scenario is a mapping with duration, sources and operators")
     try:
@@ -120,7 +113,7 @@ def _build_graph(scenario: Scenario) -> LogicalGraph:
     edges = [(origin, name) for name, spec in scenario.operators.items() for origin in spec.inputs]
     for origin, name in edges:
         if origin not in known:
-            raise BadInput(f"operators.{name}.inputs: no operator {origin!r}{nearest(origin, known)}")
+            raise BadInput(f"operators.{name}.inputs: no operator {origin!r}{suggest_name(origin, known)}")
     operators = [Operator(name) for name in scenario.sources]
     operators += [Operator(name, spec.scalable) for name, spec in scenario.operators.items()]
     try:
@@ -177,9 +170,9 @@ def _sum_offered(scenario: Scenario, graph: LogicalGraph, folder: Path) -> Float
 
 def _load_profile(rate: str | CsvRate, folder: Path) -> Profile:
     if isinstance(rate, str):
-        return parse_profile(rate, lambda named: _read(folder / named))
+        return parse_profile(rate, lambda named: read_text(folder / named))
     file = folder / rate.csv
-    rows = list(csv.DictReader(StringIO(_read(file))))
+    rows = list(csv.DictReader(StringIO(read_text(file))))
     if not rows:
         raise BadInput(f"{file} has no rows")
     columns = []
@@ -201,15 +194,6 @@ def _parse_number(text: str | None, where: str) -> float:
         raise BadInput(f"{where}: {text!r} is not a number") from None
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise BadInput(f"{path}: not a text file in UTF-8") from None
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
-
-
 def explain_error(error: ValidationError) -> str:
     """Say the first thing wrong, with its key; an unknown key or curve suggests the nearest known one."""
     first = error.errors()[0]
@@ -218,23 +202,16 @@ def explain_error(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         beside = (location[-2], location[0]) if len(location) > 1 else ()
         model = next((MODELS[name] for name in beside if name in MODELS), Scenario)
-        return f"{key}: unknown key{nearest(location[-1], model.model_fields)}"
+        return f"{key}: unknown key{suggest_name(location[-1], model.model_fields)}"
     if first["type"] == "union_tag_invalid":
         kind = str(first["ctx"]["tag"])
-        return f"{key}.kind: unknown curve {kind!r}{nearest(kind, ('linear', 'usl', 'table'))}"
+        return f"{key}.kind: unknown curve {kind!r}{suggest_name(kind, ('linear', 'usl', 'table'))}"
     if location[-2:] == ["distribution", "kind"]:
         kind = str(first["input"])
-        return f"{key}: unknown distribution {kind!r}{nearest(kind, KINDS)}"
+        return f"{key}: unknown distribution {kind!r}{suggest_name(kind, KINDS)}"
     message = first["msg"].removeprefix("Value error, ")
     got = "" if first["type"] == "missing" else f", got {first['input']!r}"
     return f"{key}: {message[:1].lower()}{message[1:]}{got}"
-
-
-def nearest(name: str, known: Iterable[Any]) -> str:
-    """Return a hint at the known name that comes closest, or at all of them."""
-    names = [str(one) for one in known]
-    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(names)}"
 
 
 def _check_parts(scenario: Scenario, graph: LogicalGraph) -> None:
@@ -256,7 +233,7 @@ def _check_parts(scenario: Scenario, graph: LogicalGraph) -> None:
 
 def _check_operator(key: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
-        raise BadInput(f"{key}.operator: no operator {name!r}{nearest(name, known)}")
+        raise BadInput(f"{key}.operator: no operator {name!r}{suggest_name(name, known)}")
 
 
 def _check_events(scenario: Scenario) -> None:

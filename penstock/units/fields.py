@@ -1,10 +1,11 @@
-"""Durations and sizes as people write them, and the types of settings that are made of them."""
+"""Durations, sizes and names as people write them, and the types of settings that are made of them."""
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -171,3 +172,18 @@ NamedDurations = Annotated[dict[str, float], BeforeValidator(_read_durations)]
 NamedTexts = Annotated[dict[str, str], BeforeValidator(_read_texts)]
 Location = Annotated[str, BeforeValidator(_location)]
 OptionalLocation = Annotated[str | None, BeforeValidator(_optional_location)]
+
+
+def suggest_name(
+    name: str,
+    known: Iterable[str],
+    cutoff: float = 0.5,
+    spell: Callable[[str], str] = repr,
+    list_all: bool = True,
+) -> str:
+    """Return the end of a message: the known name that comes closest, or else all known names."""
+    names = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
+    if near:
+        return f"; did you mean {spell(names[near[0]])}?"
+    return f"; known: {', '.join(names.values())}" if list_all else ""

@@ -11,13 +11,13 @@ code 0, and `job.check(place, fed)` compares its output with the right answer. `
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from penstock.errors import BadInput
+from penstock.units.fields import suggest_name
 from penstock_lab.jobs import answers, outputs
 from penstock_lab.jobs.answers import Rows
 from penstock_lab.jobs.contents import (
@@ -164,9 +164,7 @@ def _create_topics(place: RunPlace, topics: Mapping[str, int]) -> None:
 def find_job(name: str) -> OrdinaryJob:
     """Return the job of this name."""
     if name not in JOBS:
-        near = difflib.get_close_matches(name, JOBS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(JOBS)}"
-        raise BadInput(f"there is no job {name!r}; {hint}")
+        raise BadInput(f"there is no job {name!r}{suggest_name(name, JOBS)}")
     return JOBS[name]
 
 

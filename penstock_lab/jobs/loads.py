@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from penstock.errors import BadInput
 from penstock.simulate.profiles import parse_recording
+from penstock.units.fields import suggest_name
 
 DAY = Path(__file__).with_name("day.csv")
 """The day that the load `day` follows unless a recording is given."""
@@ -21,9 +21,7 @@ NIGHTS = 3
 def load_profile(name: str, peak: float, seconds: float, recording: Path = DAY) -> str:
     """Return the profile of a load with this peak rate that lasts so many seconds."""
     if name not in LOADS:
-        near = difflib.get_close_matches(name, LOADS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(LOADS)}"
-        raise BadInput(f"there is no load {name!r}; {hint}")
+        raise BadInput(f"there is no load {name!r}{suggest_name(name, LOADS)}")
     if not (peak > 0 and seconds > 0):
         raise BadInput(f"a load needs a peak rate and a length above 0, not {peak:g} and {seconds:g}")
     return _follow(recording, peak, seconds) if name == "day" else _MADE[name](peak, seconds)

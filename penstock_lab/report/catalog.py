@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from pkgutil import resolve_name
 from typing import Any
 
 from penstock.errors import BadInput
+from penstock.units.fields import suggest_name
 from penstock_lab.report.runner import ReportPart
 
 OWN = "targets of Penstock"
@@ -128,17 +128,12 @@ def choose_parts(names: Sequence[str], parts: Sequence[ReportPart] = PARTS) -> l
     known = {part.name: part for part in parts}
     for name in names:
         if name not in known:
-            raise BadInput(f"evidence: there is no part {name!r}; {_suggest(name, list(known))}")
+            raise BadInput(f"evidence: there is no part {name!r}{suggest_name(name, known)}")
     return [part for part in parts if not names or part.name in names]
 
 
 def find_bench(name: str) -> ReportPart:
     """Return the experiment of a benchmark."""
     if name not in BENCHES:
-        raise BadInput(f"bench: unknown benchmark {name!r}; {_suggest(name, list(BENCHES), cutoff=0.4)}")
+        raise BadInput(f"bench: unknown benchmark {name!r}{suggest_name(name, BENCHES, cutoff=0.4)}")
     return BENCHES[name]
-
-
-def _suggest(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"

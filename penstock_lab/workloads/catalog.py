@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadInput
+from penstock.units.fields import suggest_name
 from penstock_lab.workloads.records import Load
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ class Workload:
 def find_workload(name: str) -> Workload:
     """Return the workload of this name."""
     if name not in WORKLOADS:
-        near = difflib.get_close_matches(name, WORKLOADS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(WORKLOADS)}"
-        raise BadInput(f"there is no workload {name!r}; {hint}")
+        raise BadInput(f"there is no workload {name!r}{suggest_name(name, WORKLOADS)}")
     return WORKLOADS[name]
 
 

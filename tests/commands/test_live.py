@@ -9,7 +9,6 @@ import select
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from penstock.cli import perform
 from penstock.runtime.control import ControlServer
 from tests.commands.command_line import COMMAND, ROOT, Captured, complaint, last_json
 from tests.view import made_up
+from tests.waiting import wait_for
 
 
 @contextmanager
@@ -91,8 +91,7 @@ def test_watch_prints_a_line_per_update_until_the_application_ends(
     def run() -> None:
         with application(tmp_path) as commands:
             ready.set()
-            while commands.count("status") < 2:
-                time.sleep(0.01)
+            wait_for("two questions", lambda: commands.count("status") >= 2, every=0.01)
         ended.set()
 
     ready = threading.Event()

@@ -177,7 +177,7 @@ def test_a_csv_recording_is_replayed_and_a_missing_column_told(capsys, scenario,
     [
         ([], "name a scenario file"),
         (["dhalion-wordcont"], "did you mean 'dhalion-wordcount'?"),
-        (["./none.yaml"], "none.yaml: cannot be read: No such file"),
+        (["./none.yaml"], "none.yaml: no such file"),
         (["dhalion-wordcount", "--policy", "ds3"], "unknown policy 'ds3'; did you mean 'ds2'?"),
         (["dhalion-wordcount", "--initial", "flatmap"], "'flatmap' is not operator=count"),
         (["dhalion-wordcount", "--initial", "flat=3"], "--initial: dhalion-wordcount has no 'flat'; it has "),

@@ -16,6 +16,7 @@ import pytest
 
 from penstock.errors import JournalUnavailable
 from penstock.journal.store import Journal, open_journal
+from tests.waiting import wait_for
 
 LEASE_SECONDS = 2.0
 ROOT = Path(__file__).parents[2]
@@ -63,14 +64,6 @@ def lines(world: Path) -> list[tuple[int, int, int]]:
     return [(int(term), int(action), int(size)) for term, action, size in whole]
 
 
-def until(said: str, condition: Callable[[], bool], seconds: float = 60.0) -> float:
-    begun = time.monotonic()
-    while not condition():
-        assert time.monotonic() < begun + seconds, f"waited in vain for {said}"
-        time.sleep(0.02)
-    return time.monotonic() - begun
-
-
 def leader(journal: Journal) -> int:
     lease = journal.leases.seen("world")
     return int(lease.holder.rpartition("-")[2]) if lease is not None else 0
@@ -108,7 +101,7 @@ def test_leaders_are_killed_at_any_moment_and_nothing_is_done_twice(
     seeds = random.Random(5)
     for _ in range(3):
         before = len(lines(world))
-        until("effects", lambda known=before: len(lines(world)) > known + 2)
+        wait_for("effects", lambda known=before: len(lines(world)) > known + 2)
         time.sleep(seeds.uniform(0.0, 0.1))
         killed = leader(journal)
         os.kill(killed, signal.SIGKILL)
@@ -116,7 +109,7 @@ def test_leaders_are_killed_at_any_moment_and_nothing_is_done_twice(
         known = len(lines(world))
         newcomer = start()
         processes[newcomer.pid] = newcomer
-        until("another leader's effect", lambda known=known: len(lines(world)) > known)
+        wait_for("another leader's effect", lambda known=known: len(lines(world)) > known)
         assert leader(journal) not in (0, killed)
     for process in processes.values():
         process.kill()
@@ -128,13 +121,13 @@ def test_leaders_are_killed_at_any_moment_and_nothing_is_done_twice(
 
 def test_a_leader_that_slept_too_long_changes_nothing_more(start: Start, journal: Journal, world: Path):
     first = start()
-    until("an effect", lambda: len(lines(world)) > 0)
+    wait_for("an effect", lambda: len(lines(world)) > 0)
     second = start()
     stop_between_writes(first, journal)
-    until("a takeover", lambda: leader(journal) == second.pid)
+    wait_for("a takeover", lambda: leader(journal) == second.pid)
     os.kill(first.pid, signal.SIGCONT)
     known = len(lines(world))
-    until("more effects", lambda: len(lines(world)) > known + 5)
+    wait_for("more effects", lambda: len(lines(world)) > known + 5)
     assert leader(journal) == second.pid
     records = journal.actions()
     taken_over = next(n for n, one in enumerate(records) if one.application.endswith(str(second.pid)))

@@ -68,7 +68,7 @@ def test_what_operators_say_with_the_command_counts_in_the_next_round(tmp_path: 
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({**PINNED, "pin": ["size"]}, "unknown parameter 'size'"),
+        ({**PINNED, "pin": ["size"]}, "pin: unknown parameter 'size'"),
         ({**PINNED, "pin": ["heap=2g"]}, "sets no value"),
         ({**PINNED, "veto": ["P9"]}, "unknown rule 'P9'"),
         ({**PINNED, "veto": ["P" + "9" * 5_000]}, "unknown rule"),

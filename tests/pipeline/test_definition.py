@@ -176,11 +176,15 @@ def test_a_yaml_file_says_the_same(tmp_path):
         ("files_per_batch", "files_a_batch", "thumbnails.yaml: at: unknown option"),
         ("functions:", "function:", "thumbnails.yaml: unknown key 'function'"),
         ("reads: [small], ", "", "functions.recognise: the key reads is missing"),
-        ("    name: thumbnails", "    name: [", "thumbnails.yaml: line"),
-        ("      recognise:", "      resize:", "thumbnails.yaml: line 9: 'resize' is there twice"),
+        ("    name: thumbnails", "    name: [", "thumbnails.yaml line"),
+        (
+            "      recognise:",
+            "      resize:",
+            "thumbnails.yaml line 9: resize is given twice",
+        ),
         ("files_per_batch: 4", "files_per_batch: few", "thumbnails.yaml: at: files_per_batch is 'few'"),
         ("reads: images", "reads: 5", "functions.resize: thumbnails: function 'resize': reads is 5"),
-        ("name: thumbnails", "name: 2024-99-99", "thumbnails.yaml: not YAML"),
+        ("name: thumbnails", "name: 2024-99-99", "thumbnails.yaml: not valid YAML"),
     ],
 )
 def test_a_mistake_in_yaml_names_file_and_key(tmp_path, old, new, said):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 
 import pytest
@@ -15,6 +14,7 @@ from penstock.runtime.control import find_running
 from penstock.runtime.loop import Cycle
 from penstock.settings.model import Settings
 from tests.pipeline.test_definition import thumbnails
+from tests.waiting import wait_for
 
 
 class FakeTerm:
@@ -78,32 +78,26 @@ def a_process(place, holder, begin_term=None, patience=3.0):
         handle.stop()
 
 
-def until(condition, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_the_first_leads_and_answers_and_the_second_takes_over_when_it_stops(place):
     with a_process(place, "a") as (first, terms), a_process(place, "b") as (second, later):
         first.begin()
         second.begin()
         assert first.leads and not second.leads and second.queries == {}
-        until(lambda: second.status()["leader"] == "a")
+        wait_for("the name of the leader", lambda: second.status()["leader"] == "a")
         assert second.status()["functions"]["resize"] == {"reads": ["images"], "writes": "small"}
         with pytest.raises(NotLeading, match="thumbnails is not run by this process; a leads"):
             second.scale("resize", 3)
         assert find_running(place / "run" / "pipelines", None).ask("scale", function="resize", parallelism=3)
-        until(lambda: "tick" in terms[0].said)
+        wait_for("a tick", lambda: "tick" in terms[0].said)
         assert ("resize", 3) in terms[0].said and first.status()["error"] == "no window"
         first.stop()
         assert terms[0].said[-2:] == ["leave", "stop"] and first.wait(1)
         assert first.batches("resize") == ("a batch",) and not first.status()["leads"]
-        until(lambda: second.leads)
+        wait_for("the second to lead", lambda: second.leads)
         assert len(later) == 1
-        until(
-            lambda: find_running(place / "run" / "pipelines", None).ask("status")["status"]["leader"] == "b"
+        wait_for(
+            "an answer of the leader",
+            lambda: find_running(place / "run" / "pipelines", None).ask("status")["status"]["leader"] == "b",
         )
 
 
@@ -114,9 +108,9 @@ def test_one_who_has_lost_the_lead_stops_its_functions_and_stands_by(place):
         lease = None
         while lease is None:
             lease = journal.leases.take("thumbnails", "b", journal.leases.seen("thumbnails"))
-        until(lambda: not first.leads and terms[0].said[-1] == "stop")
+        wait_for("the end of the term", lambda: not first.leads and terms[0].said[-1] == "stop")
         journal.leases.release(lease)
-        until(lambda: first.leads)
+        wait_for("the first to lead", lambda: first.leads)
         assert len(terms) == 2
         journal.close()
 
@@ -149,7 +143,7 @@ def test_a_failure_in_a_cycle_stops_nothing_and_a_failed_function_ends_the_wait(
     with a_process(place, "a") as (handle, terms):
         handle.begin()
         terms[0].problem = RuntimeError("unexpected")
-        until(lambda: "unexpected" in (handle.status()["error"] or ""))
+        wait_for("the error", lambda: "unexpected" in (handle.status()["error"] or ""))
         assert handle.leads
         assert handle.wait(0.1) is False
         terms[0].failed = ["resize failed"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from penstock.errors import JournalUnavailable
 from penstock.journal.leases import Lease
 from penstock.pipeline.board import Board, SizeMemory, Sizes
 from penstock.pipeline.leader import Leadership, LeaseKeeper
+from tests.waiting import wait_for
 
 
 def candidate(journal, holder, patience=8.0):
@@ -77,10 +76,7 @@ def test_a_keeper_leads_from_its_start_on_and_gives_back(journal):
     keeper = LeaseKeeper(candidate(journal, "a", patience=0.2))
     keeper.start()
     assert keeper.lease is not None
-    deadline = time.monotonic() + 20
-    while journal.leases.seen("words").beats < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert journal.leases.seen("words").beats >= 2
+    wait_for("a second beat", lambda: journal.leases.seen("words").beats >= 2)
     keeper.stop()
     keeper.stop()
     assert keeper.lease is None and journal.leases.seen("words").free

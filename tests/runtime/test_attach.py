@@ -6,8 +6,7 @@ import logging
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,7 @@ from penstock.runtime.loop import Loop, LoopSettings
 from penstock.runtime.ports import Ports
 from penstock.settings.model import Settings
 from tests.fakes import AgreeingManager, FakeActuator, FakeSource, FixedPolicy, a_scale
-
-
-def eventually(happened: Callable[[], Any], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.01)
+from tests.waiting import wait_for
 
 
 class Bench:
@@ -76,7 +69,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 def test_the_status_tells_size_rates_and_decisions(bench: Bench) -> None:
     handle = bench.autopilot()
-    eventually(lambda: handle.status()["last_decision"])
+    wait_for("a decision", lambda: handle.status()["last_decision"])
     status = handle.status()
     assert status["application"] == "app-1"
     assert (status["policy"], status["mode"], status["paused"]) == ("fixed", "act", False)
@@ -89,7 +82,7 @@ def test_the_status_tells_size_rates_and_decisions(bench: Bench) -> None:
 
 def test_a_change_is_performed_and_shown_with_its_outcome(bench: Bench) -> None:
     handle = bench.autopilot(FixedPolicy(a_scale(5)))
-    eventually(lambda: any(one.get("outcome") for one in handle.status()["decisions"]))
+    wait_for("an outcome", lambda: any(one.get("outcome") for one in handle.status()["decisions"]))
     change = next(one for one in handle.status()["decisions"] if one["kind"] == "scale-out")
     assert (change["from"], change["to"]) == (2, 5)
     assert change["expected"] == "batches fit their period"
@@ -100,7 +93,7 @@ def test_a_change_is_performed_and_shown_with_its_outcome(bench: Bench) -> None:
 def test_an_action_under_way_is_shown(bench: Bench) -> None:
     bench.actuator.takes = 10_000
     handle = bench.autopilot(FixedPolicy(a_scale(5)))
-    eventually(lambda: handle.status()["action_in_flight"])
+    wait_for("an action", lambda: handle.status()["action_in_flight"])
     action = handle.status()["action_in_flight"]
     assert (action["from"], action["to"]) == (2, 5)
 
@@ -108,7 +101,7 @@ def test_an_action_under_way_is_shown(bench: Bench) -> None:
 def test_an_action_under_way_is_closed_in_the_journal_when_the_autopilot_leaves(bench: Bench) -> None:
     bench.actuator.takes = 10_000
     handle = bench.autopilot(FixedPolicy(a_scale(5)))
-    eventually(lambda: handle.status()["action_in_flight"])
+    wait_for("an action", lambda: handle.status()["action_in_flight"])
     handle.detach()
     with closing(journal_at(bench.directory / "journal.db")) as journal:
         (action,) = journal.actions("app-1")
@@ -120,7 +113,7 @@ def test_an_action_under_way_is_closed_in_the_journal_when_the_autopilot_leaves(
 
 def test_observing_only_changes_nothing(bench: Bench) -> None:
     handle = bench.autopilot(FixedPolicy(a_scale(5)), observe=True)
-    eventually(lambda: len(handle.status()["recent"]) >= 3)
+    wait_for("three windows", lambda: len(handle.status()["recent"]) >= 3)
     assert handle.status()["mode"] == "observe"
     assert bench.actuator.begun == []
 
@@ -136,7 +129,7 @@ def test_pause_and_resume(bench: Bench) -> None:
 
 def test_detach_ends_the_thread_and_may_be_repeated(bench: Bench) -> None:
     handle = bench.autopilot()
-    eventually(lambda: handle.running)
+    wait_for("its start", lambda: handle.running)
     handle.detach()
     handle.detach()
     assert not handle.running
@@ -148,26 +141,26 @@ def test_the_thread_ends_with_spark(bench: Bench) -> None:
     alive = threading.Event()
     alive.set()
     handle = bench.autopilot(alive=alive.is_set)
-    eventually(lambda: handle.status()["recent"])
+    wait_for("a window", lambda: handle.status()["recent"])
     alive.clear()
-    eventually(lambda: not handle.running)
+    wait_for("its end", lambda: not handle.running)
 
 
 @pytest.mark.parametrize("problem", [SparkUnavailable("gone for a moment"), RuntimeError("a fault of ours")])
 def test_errors_stay_in_the_status(bench: Bench, problem: Exception) -> None:
     bench.source.answers = [problem] * 1000
     handle = bench.autopilot()
-    eventually(lambda: handle.status()["error"])
+    wait_for("an error", lambda: handle.status()["error"])
     assert str(problem) in handle.status()["error"]
     assert handle.running
     bench.source.answers.clear()
-    eventually(lambda: handle.status()["error"] is None)
+    wait_for("the end of the error", lambda: handle.status()["error"] is None)
 
 
 def test_a_journal_that_cannot_be_written_means_no_action_and_no_crash(bench: Bench) -> None:
     (bench.directory / "file").write_text("")
     handle = bench.autopilot(FixedPolicy(a_scale(5)), journal="file/journal.db")
-    eventually(lambda: handle.status()["error"])
+    wait_for("an error", lambda: handle.status()["error"])
     assert handle.running
     assert bench.actuator.begun == []
 
@@ -175,14 +168,14 @@ def test_a_journal_that_cannot_be_written_means_no_action_and_no_crash(bench: Be
 def test_an_actuator_that_fails_is_said(bench: Bench) -> None:
     bench.actuator.begin_error = ActionFailed("the cluster says no")
     handle = bench.autopilot(FixedPolicy(a_scale(5)))
-    eventually(lambda: any(one.get("outcome") for one in handle.status()["decisions"]))
+    wait_for("an outcome", lambda: any(one.get("outcome") for one in handle.status()["decisions"]))
     assert "the cluster says no" in str(handle.status()["decisions"])
 
 
 def test_a_control_directory_that_cannot_be_used_costs_only_the_socket(bench: Bench) -> None:
     (bench.directory / "run").write_text("not a directory")
     handle = bench.autopilot()
-    eventually(lambda: handle.status()["recent"])
+    wait_for("a window", lambda: handle.status()["recent"])
     assert handle.running
 
 
@@ -195,7 +188,7 @@ def test_a_socket_that_cannot_be_made_is_only_warned_of(
     with caplog.at_level(logging.WARNING):
         handle = bench.autopilot()
     assert "app-1.sock" in caplog.text
-    eventually(lambda: handle.status()["recent"])
+    wait_for("a window", lambda: handle.status()["recent"])
 
 
 def test_threads_that_attach_at_once_share_one_autopilot(bench: Bench) -> None:
@@ -231,7 +224,7 @@ def stopping_slowly(bench: Bench, spark: SlowSpark) -> Autopilot:
     handle = attach_once("app-1", lambda: bench.assembled(alive=spark.alive))
     assert spark.asked.wait(60)
     threading.Thread(target=handle.detach, daemon=True).start()
-    eventually(lambda: handle.stopping)
+    wait_for("its stop", lambda: handle.stopping)
     return handle
 
 
@@ -256,7 +249,7 @@ def test_the_wait_for_one_that_does_not_stop_is_bounded(
     assert second is not first
     assert "has not ended" in caplog.text
     spark.let.set()
-    eventually(lambda: not first.running)
+    wait_for("its end", lambda: not first.running)
     assert attach_once("app-1", bench.assembled) is second, "the end of the first must not unlist the second"
 
 
@@ -311,7 +304,7 @@ def test_commands_arrive_over_the_control_socket(bench: Bench) -> None:
     handle = bench.autopilot()
     running = control.find_running(bench.directory / "run", "words <1>")
     assert running.application == "app-1"
-    eventually(lambda: running.ask("status")["status"]["queries"])
+    wait_for("a query", lambda: running.ask("status")["status"]["queries"])
     assert running.ask("pause")["paused"] is True
     assert handle.status()["paused"]
     assert running.ask("resume")["paused"] is False
@@ -338,7 +331,7 @@ def test_notes_are_among_the_warnings(bench: Bench) -> None:
 
 def test_the_representations_are_short_and_escaped(bench: Bench) -> None:
     handle = bench.autopilot()
-    eventually(lambda: handle.status()["queries"])
+    wait_for("a query", lambda: handle.status()["queries"])
     assert "\n" not in repr(handle)
     assert repr(handle) == "<Autopilot of app-1: fixed, act, 4 slots>"
     shown = handle._repr_html_()

@@ -16,7 +16,8 @@ from penstock.observe.spark_source import SparkSource
 from penstock_lab.ground.spark_cluster import executor_ids, hold_executors, kill_executor
 from penstock_lab.workloads.records import count_words
 from penstock_lab.workloads.word_count import WordCount, start_word_count
-from tests.spark.watching import wait_for, watch
+from tests.spark.watching import watch
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,15 +11,9 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock.errors import BadSettings, SparkUnavailable, Unsupported
 from penstock.runtime import control
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.own_cluster]
-
-
-def eventually(happened: Callable[[], Any], seconds: float = 180.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.2)
 
 
 def test_one_application_from_attach_to_its_end(
@@ -44,7 +36,7 @@ def test_one_application_from_attach_to_its_end(
     stream = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
     query = stream.writeStream.format("noop").queryName("noop").trigger(processingTime="1 second").start()
     running = control.find_running(tmp_path / "run", spark.sparkContext.applicationId)
-    eventually(lambda: running.ask("status")["status"]["queries"])
+    wait_for("a query", lambda: running.ask("status")["status"]["queries"])
     status = running.ask("status")["status"]
     assert (status["mode"], status["executors"], status["slots"]) == ("observe", 1, 2)
     assert status["queries"][0]["name"] == "noop"
@@ -55,9 +47,12 @@ def test_one_application_from_attach_to_its_end(
     fleet = tmp_path / "fleet"
     again = penstock.attach(spark, settings=settings, report_to=str(fleet))
     assert again is not handle
-    eventually(lambda: [file for file in fleet.rglob("*") if file.is_file() and file.stat().st_size])
+    wait_for(
+        "a report to the fleet",
+        lambda: [file for file in fleet.rglob("*") if file.is_file() and file.stat().st_size],
+    )
     query.stop()
     spark.stop()
-    eventually(lambda: not again.running)
+    wait_for("its end", lambda: not again.running)
     with pytest.raises(SparkUnavailable):
         penstock.attach(spark, settings=settings)

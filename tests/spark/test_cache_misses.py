@@ -11,7 +11,8 @@ from penstock.dataflow.window import ApplicationWindow
 from penstock.observe.progress import CACHE_KEY, ROOM_KEY
 from penstock.observe.spark_source import SparkSource
 from penstock_lab.ground.spark_cluster import ROCKSDB_STATE
-from tests.spark.watching import query_of, wait_for
+from tests.spark.watching import query_of
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 

@@ -14,7 +14,7 @@ from penstock.journal.store import open_journal
 from penstock_lab.ground.spark_cluster import executor_ids
 from penstock_lab.workloads.records import WORDS_PER_SENTENCE, count_words
 from penstock_lab.workloads.word_count import WordCount, start_word_count
-from tests.spark.watching import wait_for
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -31,7 +31,8 @@ from tests.diagnose.logs import many_jobs
 from tests.diagnose.packers import growing
 from tests.diagnose.test_follow import fed
 from tests.diagnose.traces import figure_3_3, trace_of
-from tests.spark.watching import wait_for, watch
+from tests.spark.watching import watch
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 HOT_ROWS = 60

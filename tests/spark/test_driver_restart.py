@@ -14,7 +14,7 @@ import pytest
 from penstock.decide.outcome import Status
 from penstock.journal.store import open_journal
 from penstock_lab.workloads.key_count import KeyCount
-from tests.spark.watching import wait_for
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

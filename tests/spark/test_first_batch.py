@@ -11,7 +11,7 @@ import pytest
 import penstock
 from penstock.journal.store import open_journal
 from penstock.observe.executors.metrics import metrics_conf
-from tests.spark.watching import wait_for
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.own_cluster]
 

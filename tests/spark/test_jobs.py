@@ -17,7 +17,7 @@ from penstock_lab.jobs.contents import Fed
 from penstock_lab.jobs.feed import feed_job
 from penstock_lab.jobs.lookup_service import lookup_service
 from penstock_lab.jobs.places import RunPlace
-from tests.spark.watching import wait_for
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

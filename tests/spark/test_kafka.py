@@ -27,7 +27,8 @@ from penstock_lab.workloads.nexmark import Nexmark
 from penstock_lab.workloads.nexmark_streams import KafkaStreams, produce
 from tests.fakes import FixedPolicy, a_scale, a_window
 from tests.fleet.agents import GIB, a_record
-from tests.spark.watching import query_of, wait_for, watch
+from tests.spark.watching import query_of, watch
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -170,13 +171,17 @@ def fleet_topics(broker):
     names = ("windows", "decisions", "agents-windows", "agents-decisions")
     for created in admin.create_topics([NewTopic(name, 2) for name in names]).values():
         created.result(30)
-    for _ in range(60):
+    agents = KafkaTransport(FleetTopic(broker, "agents"), KEY.for_application("nobody"))
+
+    def have_a_leader():  # a new topic has none for a moment
         try:
-            KafkaTransport(FleetTopic(broker, "agents"), KEY.for_application("nobody")).decisions("nobody")
-            return broker
+            agents.decisions("nobody")
         except ActionFailed:
-            time.sleep(0.5)  # a new topic has no leader for a moment
-    raise AssertionError("the topics got no leader")
+            return False
+        return True
+
+    wait_for("the topics' leader", have_a_leader)
+    return broker
 
 
 def test_an_agent_reports_to_a_topic_and_takes_its_decisions_from_another(fleet_topics, tmp_path):

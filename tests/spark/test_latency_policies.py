@@ -13,7 +13,7 @@ from penstock.decide.outcome import Status
 from penstock.journal.store import open_journal
 from penstock_lab.ground.spark_cluster import executor_ids, hold_executors
 from penstock_lab.workloads.word_count import WordCount, start_word_count
-from tests.spark.watching import wait_for
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 

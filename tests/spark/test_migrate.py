@@ -24,7 +24,8 @@ from penstock.observe.spark_source import SparkSource
 from penstock.runtime.state_control import PARTITIONS, Repartitioning
 from penstock_lab.ground.spark_cluster import executor_ids, hold_executors, kill_executor
 from tests.spark.stateful_queries import BATCHES, QUERIES, start, write_files
-from tests.spark.watching import wait_for, watch
+from tests.spark.watching import watch
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

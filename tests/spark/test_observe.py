@@ -10,7 +10,8 @@ from pyspark.sql import functions as sf
 from penstock.dataflow.readiness import NotReady
 from penstock.observe.settings import ObserveSettings
 from penstock.observe.spark_source import SparkSource
-from tests.spark.watching import PATIENCE_SECONDS, query_of, wait_for, watch
+from tests.spark.watching import query_of, watch
+from tests.waiting import PATIENCE_SECONDS, wait_for
 
 pytestmark = pytest.mark.spark
 

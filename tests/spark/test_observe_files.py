@@ -15,7 +15,8 @@ from penstock.observe.sources.listing import ListingRule
 from penstock.observe.sources.spark_files import HadoopListing, HadoopPlace
 from penstock.observe.spark_source import SparkSource
 from penstock.observe.spark_status import java_context
-from tests.spark.watching import query_of, wait_for
+from tests.spark.watching import query_of
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

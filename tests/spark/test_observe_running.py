@@ -13,7 +13,8 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import NoBatchYet, SlotQuery, SlotWindow
 from penstock.observe.spark_source import SparkSource
 from tests.spark.test_observe_files import RECORDS, write
-from tests.spark.watching import query_of, wait_for
+from tests.spark.watching import query_of
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -18,6 +18,7 @@ from penstock.pipeline import Pipeline, files, kafka
 from penstock.pipeline.spark_topics import Written, dead_letters, publish
 from penstock.runtime.control import find_running
 from penstock_lab.ground.kafka_broker import connector_jars, kafka_broker
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -107,13 +108,16 @@ def read(handle, function):
 
 
 def until(condition, handles, seconds=180):
-    deadline = time.monotonic() + seconds
-    while not condition():
+    """Wait for what these pipelines bring about; none of their functions may fail meanwhile."""
+
+    def attempt():
         for handle in handles:
             failed = {n: f["error"] for n, f in handle.status()["functions"].items() if f["error"]}
             assert not failed, failed
-        assert time.monotonic() < deadline, [handle.status() for handle in handles]
-        time.sleep(0.1)
+        return condition()
+
+    stories = [handle.status for handle in handles]
+    wait_for("the pipeline", attempt, patience=seconds, seen=lambda: [tell() for tell in stories])
 
 
 def as_one_batch_job(spark, root):

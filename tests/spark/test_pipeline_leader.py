@@ -14,6 +14,7 @@ import pytest
 
 from penstock.journal.store import open_journal
 from penstock.runtime.control import find_running
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
@@ -55,11 +56,8 @@ def start(drivers, root):
     return drivers[-1]
 
 
-def until(what, condition, drivers, seconds=180):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: {[one.log() for one in drivers]}"
-        time.sleep(0.05)
+def until(what, condition, drivers):
+    wait_for(what, condition, seen=lambda: [one.log() for one in drivers])
 
 
 def write(topics, number):

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from penstock.journal.store import open_journal
-from tests.spark.watching import wait_for
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -17,7 +17,7 @@ from penstock.decide.outcome import Status
 from penstock.journal.overrides import add_override
 from penstock.journal.records import ActionRecord
 from penstock.journal.store import Journal, open_journal
-from tests.spark.watching import wait_for
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -18,10 +18,9 @@ from penstock_lab.workloads.catalog import WORKLOADS, Ask
 from penstock_lab.workloads.key_count import SkewedState, build_skewed_state, find_keys
 from penstock_lab.workloads.source import start_counts
 from tests.redis_server import redis_server
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
-
-PATIENCE_SECONDS = 180
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +35,12 @@ def redis():
 
 
 def wait_for_records(query, records):
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (seen := list_batches(query)) or seen[-1].records_read < records:
+    def all_read():
         assert query.exception() is None
-        assert time.monotonic() < deadline, seen
-        time.sleep(0.1)
-    return seen
+        batches = list_batches(query)
+        return batches if batches and batches[-1].records_read >= records else None
+
+    return wait_for(f"{records} records", all_read, seen=lambda: list_batches(query))
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

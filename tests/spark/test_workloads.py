@@ -18,10 +18,9 @@ from penstock_lab.workloads.source import FORMAT, LoadSource, start_counts
 from penstock_lab.workloads.word_count import WordCount, start_word_count
 from penstock_lab.workloads.yahoo import AdEvents, find_campaign, read_results
 from tests.redis_server import redis_server
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
-
-PATIENCE_SECONDS = 180
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +41,11 @@ def records_read(query):
 
 
 def wait_for_records(query, records):
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
+    def all_read():
         assert query.exception() is None
-        if records_read(query) >= records:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"only {records_read(query)} of {records} records were read")
+        return records_read(query) >= records
+
+    wait_for(f"{records} records", all_read, seen=lambda: records_read(query))
 
 
 def counts_in(spark, table):

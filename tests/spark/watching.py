@@ -1,29 +1,13 @@
-"""Waiting for a real application to get somewhere, with patience for a busy machine."""
+"""Windows of a real application, observed until one of them shows what a test needs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 from penstock.dataflow.window import SlotQuery, SlotWindow
 from penstock.observe.spark_source import SparkSource
-
-Value = TypeVar("Value")
-PATIENCE_SECONDS = 180
-
-
-def wait_for(
-    what: str, attempt: Callable[[], Value | None], every: float = 0.3, patience: float = PATIENCE_SECONDS
-) -> Value:
-    """Try until the attempt gives something that is true; what it gives is returned."""
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        value = attempt()
-        if value:
-            return value
-        time.sleep(every)
-    raise AssertionError(f"waited {patience:g} s in vain for {what}")
+from tests.waiting import wait_for
 
 
 def query_of(window: object, name: str) -> SlotQuery | None:

@@ -17,6 +17,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow, SlotWindow
 from penstock.decide.goals import SizeBounds
 from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
+from penstock.decide.readings import count_held
 from penstock.units.fields import Duration
 from penstock.units.section import Section
 
@@ -48,9 +49,9 @@ class DynamicAllocationPolicy:
         """Compare the tasks of the largest stage with the slots."""
         if not isinstance(window, SlotWindow):
             return NotReady("dynamic-allocation counts Spark's tasks, and here operators have instances")
-        held = window.parallelism.get(EXECUTORS, 0)
-        if held < 1 or not window.executors or window.slots < 1:
-            return NotReady("the application has no executors", "an executor")
+        held = count_held(window)
+        if isinstance(held, NotReady):
+            return held
         batches = [batch for query in window.queries for batch in query.batches]
         if not any(batch.stages for batch in batches):
             return NotReady("no batch with tasks finished in the window", "a finished batch")

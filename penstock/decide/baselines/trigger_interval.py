@@ -17,6 +17,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow, SlotWindow
 from penstock.decide.goals import SizeBounds
 from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
+from penstock.decide.readings import count_held
 from penstock.units.fields import Ratio
 from penstock.units.section import Section
 
@@ -51,9 +52,9 @@ class TriggerIntervalPolicy:
         """Compare the usual batch of each query with its interval; the slowest decides."""
         if not isinstance(window, SlotWindow):
             return NotReady("trigger-interval needs batches, and here operators run without them")
-        held = window.parallelism.get(EXECUTORS, 0)
-        if held < 1 or not window.executors:
-            return NotReady("the application has no executors", "an executor")
+        held = count_held(window)
+        if isinstance(held, NotReady):
+            return held
         shares = dict(_measure_shares(window))
         if not shares:
             return NotReady("no batch of a query with a trigger interval finished", "such a batch")

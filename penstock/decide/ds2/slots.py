@@ -27,6 +27,7 @@ from penstock.decide.policy import (
     Proposal,
     Scale,
 )
+from penstock.decide.readings import count_held
 from penstock.errors import BadMetrics
 
 RISEN = 1.2
@@ -163,11 +164,8 @@ class SharedSlots:
 def _find_missing(window: SlotWindow) -> NotReady | None:
     if not window.queries:
         return NotReady("no streaming query is active", "a streaming query")
-    if not window.executors or window.slots < 1:
-        return NotReady("the application has no executors", "an executor")
-    if EXECUTORS not in window.parallelism:
-        return NotReady("how many executors are held is unknown", "their number")
-    return None
+    held = count_held(window, least=0)
+    return held if isinstance(held, NotReady) else None
 
 
 def _find_silence(query: SlotQuery) -> NotReady | None:

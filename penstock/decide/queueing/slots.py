@@ -21,6 +21,7 @@ from penstock.decide.goals import Goals, SizeBounds
 from penstock.decide.policy import HELD_UTILISATION, ExpectedEffect, Hold, Proposal, Scale
 from penstock.decide.queueing.queues import UNKNOWN, estimate_variation, response_seconds, square_steps
 from penstock.decide.queueing.settings import QueueingSettings
+from penstock.decide.readings import count_held
 
 QUERIES_KEPT = 64
 """Applications may start and stop queries without end, so the oldest are forgotten."""
@@ -74,9 +75,9 @@ class QueueingSlots:
             return NotReady("no latency target is set", "the setting latency_target")
         if not window.queries:
             return NotReady("no streaming query is active", "a streaming query")
-        held = window.parallelism.get(EXECUTORS, 0)
-        if held < 1 or not window.executors or window.slots < 1:
-            return NotReady("the application has no executors", "an executor")
+        held = count_held(window)
+        if isinstance(held, NotReady):
+            return held
         needs: list[_LatencyNeed] = []
         for query in window.queries:
             need = self._find_need(query, window, target)

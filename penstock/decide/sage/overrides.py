@@ -32,7 +32,7 @@ def parse_said(body: Any, place: str) -> Said:
     force = body.get("force") or {}
     if force and not (isinstance(force, Mapping) and set(force) == {"rule", "id"}):
         raise BadInput(f"{place}: force: a rule and an id are expected")
-    pins = parse_pins(_read_list(body, "pin", place), place)
+    pins = parse_pins(_read_list(body, "pin", place), f"{place}: pin")
     vetoed = frozenset(find_rule(name, place) for name in _read_list(body, "veto", place))
     forced = find_rule(force["rule"], place) if force else Rule.NONE
     overrides = Overrides(frozenset(pins), vetoed, forced, str(body.get("by", "")))
@@ -56,7 +56,7 @@ def parse_pins(names: Sequence[object], place: str) -> dict[Parameter, float | N
     for name in names:
         parameter, sign, value = str(name).partition("=")
         known = find_parameter(parameter, place)
-        found[known] = parse_value(known, value.strip(), f"{place}: pin: {parameter}") if sign else None
+        found[known] = parse_value(known, value.strip(), f"{place}: {parameter}") if sign else None
     return found
 
 
@@ -72,7 +72,7 @@ def find_parameter(name: object, place: str) -> Parameter:
         return Parameter[str(name).upper().replace("-", "_")]
     except KeyError:
         known = ", ".join(name_parameter(parameter) for parameter in Parameter)
-        raise BadInput(f"{place}: pin: unknown parameter {name!r}; known: {known}") from None
+        raise BadInput(f"{place}: unknown parameter {name!r}; known: {known}") from None
 
 
 def find_rule(name: object, place: str) -> Rule:

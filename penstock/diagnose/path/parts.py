@@ -7,11 +7,12 @@ trace. A part is read with up to one window after it; an activity that lasts lon
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -19,10 +20,11 @@ import pyarrow.parquet as pq
 
 from penstock.diagnose.log.application import Column
 from penstock.diagnose.path.graph import ActivityGraph, Repairs, build_graph
-from penstock.diagnose.path.layout import find_laid_out, mark_open
 from penstock.diagnose.path.spans import Density, Interval, Span, cut_to_fit, measure_density
 from penstock.diagnose.trace.events import (
     EVENT_COLUMNS,
+    Codes,
+    Indices,
     Kind,
     Times,
     Trace,
@@ -37,7 +39,7 @@ from penstock.diagnose.trace.slot_timeline import FETCH
 from penstock.errors import BadInput
 
 _ROWS_AT_ONCE = 1 << 16
-_EVER = 1 << 62
+_START, _END = int(Kind.START), int(Kind.END)
 # A task has four ends of messages, and a launch and a result on the driver's timeline. For every server that
 # it fetches from, it has a request and an answer, each with two ends.
 _EVENTS_OF_TASK, _EVENTS_OF_FETCH = 8, 4 * SERVERS_PER_FETCH
@@ -58,9 +60,6 @@ class Part:
 
 def analyse_trace_parts(path: Path, span: Span, use: Callable[[Part], Found]) -> Iterator[Found]:
     """Yield what `use` makes of each part of a trace; a part is freed before the next one is built."""
-    if windows := find_laid_out(path):
-        yield from _analyse_laid_out(windows, span, use)
-        return
     if _count_rows(path) <= span.most_events:
         graph = build_graph(read_trace(path))
         times = graph.trace.time_us
@@ -76,21 +75,6 @@ def analyse_trace_parts(path: Path, span: Span, use: Callable[[Part], Found]) ->
         held = _move_on(held, start, end + ahead, batches)
         if number >= len(skipped):
             yield use(replace(held.make_part(start, end), is_all=len(cuts) == 1))
-
-
-def _analyse_laid_out(
-    windows: Sequence[tuple[int, Path]], span: Span, use: Callable[[Part], Found]
-) -> Iterator[Found]:
-    """Yield what `use` makes of files that hold one window each, with all that crosses its borders."""
-    ends = [start for start, _ in windows[1:]] + [_EVER]
-    first, last = span.start_us or 0, _EVER if span.end_us is None else span.end_us
-    wanted = [file for (start, file), end in zip(windows, ends, strict=True) if start < last and end > first]
-    if not wanted:
-        raise BadInput("nothing lies in this span")
-    for file in wanted:
-        graph = build_graph(read_trace(file))
-        bounds = span.clip(int(graph.trace.time_us[0]), int(graph.trace.time_us[-1]))
-        yield use(Part(graph, *bounds, graph.repairs, is_all=len(wanted) == 1))
 
 
 def _cut_before(density: Density, span: Span, start: int, ahead: int) -> list[Interval]:
@@ -187,7 +171,7 @@ def find_needed_events(trace: Trace, graph: ActivityGraph, start: int) -> npt.ND
 
 def close_activities(trace: Trace) -> Trace:
     """Return the trace with an end, at its last instant, for every activity that has none."""
-    inside = mark_open(trace.worker, trace.kind, len(trace.workers))
+    inside = _mark_open(trace.worker, trace.kind, len(trace.workers))
     last = _find_last(trace, np.arange(len(trace)))
     begun = _find_last(trace, np.nonzero(trace.kind == Kind.START)[0])
     still = begun[(last >= 0) & (inside[last] == 1)]
@@ -197,6 +181,18 @@ def close_activities(trace: Trace) -> Trace:
     columns["time_us"][len(trace) :] = trace.time_us[-1]
     columns["kind"][len(trace) :] = Kind.END
     return Trace(**columns, workers=trace.workers, works=trace.works)
+
+
+@numba.njit(cache=True)
+def _mark_open(worker: Indices, kind: Codes, workers: int) -> Codes:
+    """Return for each event whether its worker is inside an activity after it."""
+    inside = np.zeros(len(worker), dtype=np.uint8)
+    now = np.zeros(workers, dtype=np.uint8)
+    for i in range(len(worker)):
+        if kind[i] <= _END:
+            now[worker[i]] = kind[i] == _START
+        inside[i] = now[worker[i]]
+    return inside
 
 
 def _find_last(trace: Trace, events: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -1,50 +1,28 @@
 """Keep a running risk of each customer: orders are scored in the order in which they come."""
 
 import argparse
-import signal
-import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-ORDER = (
-    "number bigint, order_id bigint, event_time timestamp, customer bigint, name string, "
-    "product bigint, pieces bigint, amount bigint"
-)
+from streaming_app import parse_options, read_order_files, replace_batches, run_until_stopped, start_session
+
 RISK = "orders bigint, risk bigint"
 
 
 def main() -> None:
     """Run the job."""
     args = parse_arguments()
-    spark = (
-        SparkSession.builder.appName("risk by customer")
-        .config("spark.sql.shuffle.partitions", args.partitions)
-        .getOrCreate()
-    )
-    orders = spark.readStream.schema(ORDER).json(args.input)
+    spark = start_session("risk by customer", args.partitions)
+    orders = read_order_files(spark, args.input)
     risks = orders.groupBy("customer").applyInPandasWithState(
         make_scoring(args.model), f"customer bigint, {RISK}", RISK, "update", GroupStateTimeout.NoTimeout
     )
-
-    def write(batch: DataFrame, batch_id: int) -> None:
-        # a batch that is run again replaces what it wrote before
-        batch.write.mode("overwrite").parquet(f"{args.output}/batch={batch_id}")
-
-    query = (
-        risks.writeStream.foreachBatch(write)
-        .option("checkpointLocation", args.checkpoint)
-        .outputMode("update")
-        .trigger(processingTime=args.trigger)
-        .start()
-    )
-    run_until_stopped(query, args.stop_file)
+    query = replace_batches(risks, args.output, args.checkpoint).trigger(processingTime=args.trigger).start()
+    run_until_stopped(args.stop_file, query)
 
 
 def make_scoring(
@@ -68,27 +46,9 @@ def make_scoring(
     return add_orders
 
 
-def run_until_stopped(query: StreamingQuery, stop_file: Path) -> None:
-    """Run until SIGTERM or the stop file comes, then finish what has arrived."""
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    while query.isActive and not stopping.is_set() and not stop_file.exists():
-        query.awaitTermination(1)
-    query.processAllAvailable()
-    query.stop()
-
-
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--input", required=True)
-    parser.add_argument("--output", required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--stop-file", type=Path, required=True)
-    parser.add_argument("--trigger", default="5 seconds")
-    parser.add_argument("--partitions", type=int, default=8)
-    return parser.parse_args()
+    return parse_options(__doc__, "input", "output", "model", "stop-file", trigger="5 seconds")
 
 
 if __name__ == "__main__":

@@ -1,43 +1,18 @@
 """Count the orders of each product in windows of ten seconds: JSON from one Kafka topic into another."""
 
 import argparse
-import signal
-import threading
-from pathlib import Path
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.streaming.query import StreamingQuery
 
-ORDER = (
-    "number bigint, order_id bigint, event_time timestamp, customer bigint, name string, "
-    "product bigint, pieces bigint, amount bigint"
-)
+from streaming_app import parse_options, read_order_topic, run_until_stopped, start_session, total_in_windows
 
 
 def main() -> None:
     """Run the job."""
     args = parse_arguments()
-    spark = (
-        SparkSession.builder.appName("orders by product")
-        .config("spark.sql.shuffle.partitions", args.partitions)
-        .getOrCreate()
-    )
-    records = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", args.brokers)
-        .option("subscribe", args.topic)
-        .option("startingOffsets", "earliest")
-        .load()
-    )
-    orders = records.select(sf.from_json(sf.col("value").cast("string"), ORDER).alias("order"))
-    counts = (
-        orders.select("order.*")
-        .withWatermark("event_time", "10 seconds")
-        .groupBy(sf.window("event_time", "10 seconds"), "product")
-        .agg(sf.count("*").alias("orders"), sf.sum("amount").alias("amount"))
-    )
-    start = sf.unix_millis("window.start").alias("window_start")
+    spark = start_session("orders by product", args.partitions)
+    counts = total_in_windows(read_order_topic(spark, args.brokers, args.topic), "product")
+    start = sf.unix_millis("window_start").alias("window_start")
     messages = counts.select(
         sf.col("product").cast("string").alias("key"),
         sf.to_json(sf.struct(start, "product", "orders", "amount")).alias("value"),
@@ -51,30 +26,12 @@ def main() -> None:
         .trigger(processingTime=args.trigger)
         .start()
     )
-    run_until_stopped(query, args.stop_file)
-
-
-def run_until_stopped(query: StreamingQuery, stop_file: Path) -> None:
-    """Run until SIGTERM or the stop file comes, then finish what has arrived."""
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    while query.isActive and not stopping.is_set() and not stop_file.exists():
-        query.awaitTermination(1)
-    query.processAllAvailable()
-    query.stop()
+    run_until_stopped(args.stop_file, query)
 
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--brokers", required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--output-topic", required=True)
-    parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--stop-file", type=Path, required=True)
-    parser.add_argument("--trigger", default="5 seconds")
-    parser.add_argument("--partitions", type=int, default=8)
-    return parser.parse_args()
+    return parse_options(__doc__, "brokers", "topic", "output-topic", "stop-file", trigger="5 seconds")
 
 
 if __name__ == "__main__":

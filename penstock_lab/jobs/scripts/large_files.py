@@ -1,86 +1,44 @@
 """Total what each customer spends in windows of ten seconds, from few large files, without their names."""
 
 import argparse
-import hashlib
-import signal
-import threading
-from collections.abc import Callable
-from pathlib import Path
 
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as sf
-from pyspark.sql.streaming.query import StreamingQuery
-
-ORDER = (
-    "number bigint, order_id bigint, event_time timestamp, customer bigint, name string, "
-    "product bigint, pieces bigint, amount bigint"
+from streaming_app import (
+    ORDER,
+    append_files,
+    make_pseudonym,
+    parse_options,
+    run_until_stopped,
+    start_session,
+    total_in_windows,
 )
-SALT = b"the shop"
 
 
 def main() -> None:
     """Run the job."""
     args = parse_arguments()
-    spark = (
-        SparkSession.builder.appName("spending by customer")
-        .config("spark.sql.shuffle.partitions", args.partitions)
-        .config("spark.sql.files.maxPartitionBytes", args.split)
-        .getOrCreate()
-    )
+    settings = {"spark.sql.files.maxPartitionBytes": args.split}
+    spark = start_session("spending by customer", args.partitions, settings)
     orders = (
         spark.readStream.schema(ORDER).option("maxFilesPerTrigger", args.files_per_batch).json(args.input)
     )
     pseudonym = make_pseudonym(args.iterations)
-    totals = (
-        orders.withColumn("customer", pseudonym("name"))
-        .withWatermark("event_time", "10 seconds")
-        .groupBy(sf.window("event_time", "10 seconds"), "customer")
-        .agg(sf.count("*").alias("orders"), sf.sum("amount").alias("amount"))
-        .select(sf.col("window.start").alias("window_start"), "customer", "orders", "amount")
-    )
-    query = (
-        totals.writeStream.format("parquet")
-        .option("path", args.output)
-        .option("checkpointLocation", args.checkpoint)
-        .outputMode("append")
-        .trigger(processingTime=args.trigger)
-        .start()
-    )
-    run_until_stopped(query, args.stop_file)
-
-
-def make_pseudonym(iterations: int) -> Callable[[str], Column]:
-    """Return a function that replaces names by a hash that is slow to guess."""
-
-    def hide(name: str) -> str:
-        return hashlib.pbkdf2_hmac("sha256", name.encode(), SALT, iterations).hex()[:16]
-
-    return sf.udf(hide, "string", useArrow=True)
-
-
-def run_until_stopped(query: StreamingQuery, stop_file: Path) -> None:
-    """Run until SIGTERM or the stop file comes, then finish what has arrived."""
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    while query.isActive and not stopping.is_set() and not stop_file.exists():
-        query.awaitTermination(1)
-    query.processAllAvailable()
-    query.stop()
+    totals = total_in_windows(orders.withColumn("customer", pseudonym("name")), "customer")
+    query = append_files(totals, args.output, args.checkpoint).trigger(processingTime=args.trigger).start()
+    run_until_stopped(args.stop_file, query)
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--input", required=True)
-    parser.add_argument("--output", required=True)
-    parser.add_argument("--files-per-batch", type=int, default=1)
-    parser.add_argument("--split", default="256k", help="bytes that a task reads at most")
-    parser.add_argument("--iterations", type=int, default=300)
-    parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--stop-file", type=Path, required=True)
-    parser.add_argument("--trigger", default="5 seconds")
-    parser.add_argument("--partitions", type=int, default=8)
-    return parser.parse_args()
+    """Read the command line; `split` is how many bytes a task reads at most."""
+    return parse_options(
+        __doc__,
+        "input",
+        "output",
+        "stop-file",
+        trigger="5 seconds",
+        files_per_batch=1,
+        split="256k",
+        iterations=300,
+    )
 
 
 if __name__ == "__main__":

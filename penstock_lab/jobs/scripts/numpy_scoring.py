@@ -1,41 +1,22 @@
 """Score every order with an ensemble of small networks."""
 
 import argparse
-import signal
-import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-ORDER = (
-    "number bigint, order_id bigint, event_time timestamp, customer bigint, name string, "
-    "product bigint, pieces bigint, amount bigint"
-)
+from streaming_app import append_files, parse_options, read_order_files, run_until_stopped, start_session
 
 
 def main() -> None:
     """Run the job."""
     args = parse_arguments()
-    spark = (
-        SparkSession.builder.appName("scores")
-        .config("spark.sql.shuffle.partitions", args.partitions)
-        .getOrCreate()
-    )
-    orders = spark.readStream.schema(ORDER).json(args.input)
+    spark = start_session("scores", args.partitions)
+    orders = read_order_files(spark, args.input)
     scored = orders.mapInPandas(make_scoring(args.model), "order_id bigint, customer bigint, score bigint")
-    query = (
-        scored.writeStream.format("parquet")
-        .option("path", args.output)
-        .option("checkpointLocation", args.checkpoint)
-        .outputMode("append")
-        .trigger(processingTime=args.trigger)
-        .start()
-    )
-    run_until_stopped(query, args.stop_file)
+    query = append_files(scored, args.output, args.checkpoint).trigger(processingTime=args.trigger).start()
+    run_until_stopped(args.stop_file, query)
 
 
 def make_scoring(model_file: str) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
@@ -54,27 +35,9 @@ def make_scoring(model_file: str) -> Callable[[Iterator[pd.DataFrame]], Iterator
     return score_orders
 
 
-def run_until_stopped(query: StreamingQuery, stop_file: Path) -> None:
-    """Run until SIGTERM or the stop file comes, then finish what has arrived."""
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    while query.isActive and not stopping.is_set() and not stop_file.exists():
-        query.awaitTermination(1)
-    query.processAllAvailable()
-    query.stop()
-
-
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--input", required=True)
-    parser.add_argument("--output", required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--stop-file", type=Path, required=True)
-    parser.add_argument("--trigger", default="5 seconds")
-    parser.add_argument("--partitions", type=int, default=8)
-    return parser.parse_args()
+    return parse_options(__doc__, "input", "output", "model", "stop-file", trigger="5 seconds")
 
 
 if __name__ == "__main__":

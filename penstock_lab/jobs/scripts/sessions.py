@@ -1,17 +1,14 @@
 """Find the visits of each customer: page views with less than five seconds between them."""
 
 import argparse
-import signal
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from streaming_app import append_files, parse_options, run_until_stopped, start_session
 
 VIEW = "number bigint, event_time timestamp, customer bigint, page bigint"
 OPEN = "began bigint, ended bigint, views bigint"
@@ -71,49 +68,21 @@ def as_frame(sessions: list[tuple[int, int, int, int]]) -> pd.DataFrame:
 def main() -> None:
     """Run the job."""
     args = parse_arguments()
-    spark = (
-        SparkSession.builder.appName("sessions")
-        .config("spark.sql.shuffle.partitions", args.partitions)
-        .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
-        .getOrCreate()
-    )
+    settings = {"spark.sql.streaming.stateStore.providerClass": ROCKSDB}
+    spark = start_session("sessions", args.partitions, settings)
     views = spark.readStream.schema(VIEW).json(args.input).withWatermark("event_time", "10 seconds")
     sessions = (
         views.withColumn("at", sf.unix_millis("event_time"))
         .groupBy("customer")
         .transformWithStateInPandas(Sessions(), SESSION, "Append", "EventTime")
     )
-    query = (
-        sessions.writeStream.format("parquet")
-        .option("path", args.output)
-        .option("checkpointLocation", args.checkpoint)
-        .outputMode("append")
-        .trigger(processingTime=args.trigger)
-        .start()
-    )
-    run_until_stopped(query, args.stop_file)
-
-
-def run_until_stopped(query: StreamingQuery, stop_file: Path) -> None:
-    """Run until SIGTERM or the stop file comes, then finish what has arrived."""
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    while query.isActive and not stopping.is_set() and not stop_file.exists():
-        query.awaitTermination(1)
-    query.processAllAvailable()
-    query.stop()
+    query = append_files(sessions, args.output, args.checkpoint).trigger(processingTime=args.trigger).start()
+    run_until_stopped(args.stop_file, query)
 
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--input", required=True)
-    parser.add_argument("--output", required=True)
-    parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--stop-file", type=Path, required=True)
-    parser.add_argument("--trigger", default="5 seconds")
-    parser.add_argument("--partitions", type=int, default=8)
-    return parser.parse_args()
+    return parse_options(__doc__, "input", "output", "stop-file", trigger="5 seconds")
 
 
 if __name__ == "__main__":

@@ -1,30 +1,19 @@
 """Join payments with the orders of the twenty seconds before them."""
 
 import argparse
-import signal
-import threading
-from pathlib import Path
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.streaming.query import StreamingQuery
 
-ORDER = (
-    "number bigint, order_id bigint, event_time timestamp, customer bigint, name string, "
-    "product bigint, pieces bigint, amount bigint"
-)
+from streaming_app import append_files, parse_options, read_order_files, run_until_stopped, start_session
+
 PAYMENT = "number bigint, payment_time timestamp, paid_order bigint, paid bigint"
 
 
 def main() -> None:
     """Run the job."""
     args = parse_arguments()
-    spark = (
-        SparkSession.builder.appName("payments")
-        .config("spark.sql.shuffle.partitions", args.partitions)
-        .getOrCreate()
-    )
-    orders = spark.readStream.schema(ORDER).json(args.input)
+    spark = start_session("payments", args.partitions)
+    orders = read_order_files(spark, args.input)
     payments = spark.readStream.schema(PAYMENT).json(args.payments)
     paid_in_time = sf.expr(
         "order_id = paid_order and payment_time >= event_time "
@@ -35,38 +24,13 @@ def main() -> None:
         .join(payments.drop("number").withWatermark("payment_time", "10 seconds"), paid_in_time)
         .select("order_id", "amount", "payment_time", "paid")
     )
-    query = (
-        paid.writeStream.format("parquet")
-        .option("path", args.output)
-        .option("checkpointLocation", args.checkpoint)
-        .outputMode("append")
-        .trigger(processingTime=args.trigger)
-        .start()
-    )
-    run_until_stopped(query, args.stop_file)
-
-
-def run_until_stopped(query: StreamingQuery, stop_file: Path) -> None:
-    """Run until SIGTERM or the stop file comes, then finish what has arrived."""
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    while query.isActive and not stopping.is_set() and not stop_file.exists():
-        query.awaitTermination(1)
-    query.processAllAvailable()
-    query.stop()
+    query = append_files(paid, args.output, args.checkpoint).trigger(processingTime=args.trigger).start()
+    run_until_stopped(args.stop_file, query)
 
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--input", required=True)
-    parser.add_argument("--payments", required=True)
-    parser.add_argument("--output", required=True)
-    parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--stop-file", type=Path, required=True)
-    parser.add_argument("--trigger", default="5 seconds")
-    parser.add_argument("--partitions", type=int, default=8)
-    return parser.parse_args()
+    return parse_options(__doc__, "input", "payments", "output", "stop-file", trigger="5 seconds")
 
 
 if __name__ == "__main__":

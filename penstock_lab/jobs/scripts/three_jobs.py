@@ -1,23 +1,14 @@
 """Keep the last order of each customer in SQLite, the counts of each batch, and all orders as Parquet."""
 
 import argparse
-import hashlib
-import signal
 import sqlite3
-import threading
-from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.streaming.query import StreamingQuery
 
-ORDER = (
-    "number bigint, order_id bigint, event_time timestamp, customer bigint, name string, "
-    "product bigint, pieces bigint, amount bigint"
-)
-SALT = b"the shop"
+from streaming_app import make_pseudonym, parse_options, read_order_files, run_until_stopped, start_session
+
 TABLES = """
 create table if not exists customers (customer text primary key, number integer, amount integer);
 create table if not exists batches
@@ -33,12 +24,8 @@ where excluded.number > customers.number
 def main() -> None:
     """Run the job."""
     args = parse_arguments()
-    spark = (
-        SparkSession.builder.appName("orders into three places")
-        .config("spark.sql.shuffle.partitions", args.partitions)
-        .getOrCreate()
-    )
-    orders = spark.readStream.schema(ORDER).json(args.input)
+    spark = start_session("orders into three places", args.partitions)
+    orders = read_order_files(spark, args.input)
     pseudonym = make_pseudonym(args.iterations)
     safe = orders.withColumn("customer", pseudonym("name")).drop("name")
 
@@ -59,7 +46,7 @@ def main() -> None:
         .trigger(processingTime=args.trigger)
         .start()
     )
-    run_until_stopped(query, args.stop_file)
+    run_until_stopped(args.stop_file, query)
 
 
 def save(
@@ -73,37 +60,11 @@ def save(
         connection.executemany("insert or replace into batches values (?, ?, ?)", rows)
 
 
-def make_pseudonym(iterations: int) -> Callable[[str], Column]:
-    """Return a function that replaces names by a hash that is slow to guess."""
-
-    def hide(name: str) -> str:
-        return hashlib.pbkdf2_hmac("sha256", name.encode(), SALT, iterations).hex()[:16]
-
-    return sf.udf(hide, "string", useArrow=True)
-
-
-def run_until_stopped(query: StreamingQuery, stop_file: Path) -> None:
-    """Run until SIGTERM or the stop file comes, then finish what has arrived."""
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    while query.isActive and not stopping.is_set() and not stop_file.exists():
-        query.awaitTermination(1)
-    query.processAllAvailable()
-    query.stop()
-
-
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--input", required=True)
-    parser.add_argument("--output", required=True)
-    parser.add_argument("--database", required=True)
-    parser.add_argument("--iterations", type=int, default=300)
-    parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--stop-file", type=Path, required=True)
-    parser.add_argument("--trigger", default="5 seconds")
-    parser.add_argument("--partitions", type=int, default=8)
-    return parser.parse_args()
+    return parse_options(
+        __doc__, "input", "output", "database", "stop-file", trigger="5 seconds", iterations=300
+    )
 
 
 if __name__ == "__main__":

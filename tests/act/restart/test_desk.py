@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -26,6 +25,7 @@ from penstock.decide.policy import ExpectedEffect, Resize
 from penstock.decide.verdict import Accepted, Rejected
 from penstock.errors import SparkUnavailable
 from penstock.journal.store import open_journal
+from tests.waiting import wait_for
 
 RESIZE = Resize({"spark.executor.memory": "2g"}, "the heap is full", ExpectedEffect(""))
 HOUR = 3600.0
@@ -66,14 +66,11 @@ class Supervised:
         self.heard: list[dict[str, Any]] = []
 
     def hears(self, kind: str) -> dict[str, Any]:
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
+        def listen() -> dict[str, Any] | None:
             self.heard += self.supervisor.read()[0]
-            for message in self.heard:
-                if message["kind"] == kind:
-                    return message
-            time.sleep(0.01)
-        raise AssertionError(f"no {kind} was heard")
+            return next((message for message in self.heard if message["kind"] == kind), None)
+
+        return wait_for(f"a message {kind}", listen, every=0.01)
 
 
 @pytest.fixture

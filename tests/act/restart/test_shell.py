@@ -26,6 +26,7 @@ from penstock.journal.explain import explain
 from penstock.journal.former_runs import process_is_over
 from penstock.journal.store import Journal, open_journal
 from tests.act.restart.stand_in import KEY
+from tests.waiting import wait_for
 
 STAND_IN = [sys.executable, "-m", "tests.act.restart.stand_in"]
 ROOT = Path(__file__).parents[3]
@@ -196,10 +197,12 @@ def running(stage: Stage, tmp_path: Path, starts: int) -> subprocess.Popen[bytes
     """A supervisor in a process of its own, until its driver was started so many times."""
     words = [sys.executable, "-c", SUPERVISE, str(tmp_path), str(stage.action)]
     process = subprocess.Popen(words, cwd=ROOT)
-    deadline = time.monotonic() + 60
-    while not (stage.checkpoint.exists() and len(stage.starts()) == starts):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
+
+    def started() -> bool:
+        assert process.poll() is None
+        return stage.checkpoint.exists() and len(stage.starts()) == starts
+
+    wait_for(f"start {starts} of the driver", started)
     return process
 
 
@@ -211,10 +214,7 @@ def test_a_supervisor_killed_in_the_middle_of_a_restart(stage: Stage, tmp_path: 
     with pytest.raises(ActionFailed, match=f"already runs as process {driver}"):
         stage.supervisor(asks={}).run()
     os.kill(driver, signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while not process_is_over(recall_job(stage.journal, "job").driver):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for("the end of the driver", lambda: process_is_over(recall_job(stage.journal, "job").driver))
     assert stage.supervisor(asks={}, batches=3).run() == 0
     assert stage.starts() == ["1g", "2g", "1g"], "the settings that were proven"
     assert stage.journal.action(stage.action).status is Status.UNKNOWN

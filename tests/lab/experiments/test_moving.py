@@ -20,6 +20,7 @@ from penstock_lab.experiments.moving_key_count import Moves, summarise, summaris
 from penstock_lab.ground.processes import MemorySampler, resident_bytes
 from penstock_lab.report.page import write_charts
 from tests.lab.made_up import a_phase
+from tests.waiting import wait_for
 
 
 def moved(system, *seconds, **more):
@@ -87,8 +88,7 @@ def test_the_page_has_a_line_for_each_system_and_a_picture_for_each_case(tmp_pat
 
 def test_memory_is_sampled_while_the_block_runs():
     with MemorySampler() as memory:
-        while not memory.since(0.0):
-            pass
+        wait_for("a sample", lambda: memory.since(0.0), every=0.01)
     assert memory.since(0.0)[0] == pytest.approx(resident_bytes(), rel=0.5)
     assert memory.since(float("inf")) == []
     assert resident_bytes(os.getpid()) < resident_bytes(os.getppid()), "who started this is more than this"

@@ -21,7 +21,7 @@ from penstock_lab.ground.control_groups import (
 )
 from penstock_lab.ground.group_layouts import LEAST_QUOTA_US, PERIOD_US, Version1, Version2, quota_us
 from tests.lab.ground.group_trees import make_version_1, make_version_2, read_settings
-from tests.spark.watching import wait_for
+from tests.waiting import wait_for
 
 GIB = 1 << 30
 

@@ -19,7 +19,7 @@ from penstock_lab.ground.hosts import (
     find_gifts,
 )
 from tests.lab.ground.group_trees import add_process, make_version_1, read_settings, show_figures
-from tests.spark.watching import wait_for
+from tests.waiting import wait_for
 
 WORKER = HostProcess(10, 1, ("java", "org.apache.spark.deploy.worker.Worker", "--cores", "1"))
 EXECUTOR = HostProcess(

@@ -10,7 +10,7 @@ import pytest
 from penstock_lab.ground.control_groups import explain_refusal, find_hierarchy
 from penstock_lab.ground.leftovers import PREFIX, Owner, find_start, remove_leftovers
 from tests.lab.ground.group_trees import make_version_1, make_version_2
-from tests.spark.watching import wait_for
+from tests.waiting import wait_for
 
 
 def stat_line(pid, name, state, started):

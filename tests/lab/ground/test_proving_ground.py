@@ -21,7 +21,7 @@ from penstock_lab.ground.control_groups import GroupsUnavailable, explain_refusa
 from penstock_lab.ground.leftovers import PREFIX, Owner, find_start
 from penstock_lab.ground.proving_ground import ProvingGround
 from penstock_lab.ground.spark_cluster import executor_ids, start_cluster, stop_cluster
-from tests.spark.watching import wait_for
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.own_cluster]
 

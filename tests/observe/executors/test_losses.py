@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
 from penstock.observe.executors.processes import Losses, Process, TreeUse, list_processes, measure_executors
+from tests.waiting import wait_for
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,4 @@ def test_this_machine_tells_of_real_processes():
         )
     finally:
         child.communicate(timeout=30)
-    deadline = time.monotonic() + 10
-    while measure_executors(list_processes(), "made-up") and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert measure_executors(list_processes(), "made-up") == {}
+    wait_for("its end", lambda: measure_executors(list_processes(), "made-up") == {})

@@ -15,6 +15,7 @@ from prometheus_client.samples import Sample
 from penstock.errors import BadInput, BadMetrics
 from penstock.observe.services.board import ServiceBoard
 from penstock.observe.services.scraping import Scrape, Scraper, list_scrapes, scrape_service
+from tests.waiting import wait_for
 
 TEXT = """# HELP call_seconds how long calls take
 # TYPE call_seconds gauge
@@ -113,10 +114,7 @@ def test_trouble_is_said_once_and_tried_again(service: Service, caplog: pytest.L
 def test_a_thread_scrapes_until_it_is_closed(service: Service):
     board = ServiceBoard()
     with Scraper((Scrape("profiles", service.url, METRICS),), 0.02, 5.0, board):
-        deadline = time.monotonic() + 20
-        while service.asked < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for("a second request", lambda: service.asked >= 2, every=0.01)
     assert "profiles" in board.newest(time.time(), 60.0)
 
 

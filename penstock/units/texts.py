@@ -1,0 +1,65 @@
+"""Texts as people write them: files that are read whole, and YAML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from penstock.errors import BadInput
+
+
+def read_text(path: Path, refusal: type[BadInput] = BadInput) -> str:
+    """Return the text of a file without the byte order mark that spreadsheets put before it."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise refusal(f"{path}: no such file") from None
+    except UnicodeDecodeError:
+        raise refusal(f"{path}: not a text file in UTF-8") from None
+    except OSError as error:
+        raise refusal(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def parse_yaml(file: str, text: str, refusal: type[BadInput] = BadInput) -> tuple[Any, dict[str, int]]:
+    """Return what a YAML text says, and the line of each key at the top; errors name file and line."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        values = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # YAML itself takes 2024-99-99 for a date, and fails on it with a bare ValueError
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+        raise refusal(f"{file}{where}: not valid YAML: {problem}") from None
+    for node in _list_mappings(root):
+        _find_key_lines(file, node, refusal)
+    return values, _find_key_lines(file, root, refusal) if isinstance(root, yaml.MappingNode) else {}
+
+
+def _list_mappings(root: yaml.Node | None) -> list[yaml.MappingNode]:
+    """Return every mapping in the text once, however often others refer to it."""
+    found, seen, waiting = [], set(), [root]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            found.append(node)
+            waiting.extend(part for pair in node.value for part in pair)
+        else:
+            waiting.extend(node.value)
+    return found
+
+
+def _find_key_lines(file: str, node: yaml.MappingNode, refusal: type[BadInput]) -> dict[str, int]:
+    """Map each key to its line. A repeated key is an error, which YAML's own reader would not report."""
+    lines: dict[str, int] = {}
+    for key, _ in node.value:
+        name, line = str(key.value), key.start_mark.line + 1
+        if name in lines:
+            raise refusal(f"{file} line {line}: {name} is given twice, first in line {lines[name]}")
+        lines[name] = line
+    return lines
