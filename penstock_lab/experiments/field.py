@@ -134,7 +134,15 @@ def run(extent: Extent, progress: Progress) -> Measurement:
     if not failures:
         kept.forget()
     took = f"estimated {estimate / 60:.0f} min, took {(time.monotonic() - began) / 60:.0f} min"
-    return Measurement(rows, summarise_field(rows), [hosts, took], failures, quick=extent.quick)
+    notes = [hosts, took, *tell_guesses(jobs)]
+    return Measurement(rows, summarise_field(rows), notes, failures, quick=extent.quick)
+
+
+def tell_guesses(jobs: Sequence[OrdinaryJob]) -> list[str]:
+    """Say which jobs have a rate that follows from a cost that was never measured."""
+    names = [job.name for job in jobs if job.cost.is_guess]
+    measure = "python -m penstock_lab.experiments.field_costs"
+    return [f"rates from guessed costs: {', '.join(names)}; measure them by `{measure}`"] if names else []
 
 
 def run_all(

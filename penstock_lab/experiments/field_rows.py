@@ -9,9 +9,6 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-import numpy as np
-from scipy.stats import theilslopes
-
 from penstock.journal.records import ActionRecord, DecisionRecord
 from penstock.simulate.profiles import parse_profile
 from penstock_lab.experiments.field_plan import DAY, FieldTrial
@@ -20,6 +17,7 @@ from penstock_lab.experiments.field_trace import (
     FieldTrace,
     find_latencies,
     find_quantile,
+    fit_line,
     keeps_up,
 )
 from penstock_lab.experiments.measurement import Row
@@ -34,8 +32,6 @@ WARM_SECONDS = 30
 """Seconds at the beginning in which latencies do not count: Python starts and code is compiled."""
 MOST_AGE_PERIODS = 3.0
 """A record may be so many periods old: one it waits, one it is worked on, and one for the unevenness."""
-LEAST_BATCHES, LEAST_SPREAD = 4, 1.2
-"""Batches that a line is laid through, and the least ratio of the largest to the smallest of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +198,9 @@ def _measure_prediction(ran: Ran) -> float | None:
 
 
 def fit_seconds(batches: Sequence[DoneBatch], records: float) -> float | None:
-    """Return the seconds of a batch with so many records, by a robust line; None if sizes hardly differ."""
-    sizes = [batch.records for batch in batches]
-    if len(sizes) < LEAST_BATCHES or max(sizes) < LEAST_SPREAD * min(sizes):
-        return None
-    slope, intercept = theilslopes([batch.seconds for batch in batches], np.array(sizes))[:2]
-    seconds = float(intercept + slope * records)
+    """Return the seconds of a batch with so many records, by the line through those that ran."""
+    line = fit_line(batches)
+    seconds = line[0] + line[1] * records if line else 0.0
     return seconds if seconds > 0 else None
 
 

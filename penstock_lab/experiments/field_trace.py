@@ -11,7 +11,9 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
+from scipy.stats import theilslopes
 
 from penstock.simulate.profiles import Profile, records_offered
 from penstock_lab.workloads.records import find_arrival
@@ -149,6 +151,23 @@ def _find_age(offered: Profile, second: float, done: Sequence[tuple[float, float
     if records_offered(offered, second) <= read:
         return 0.0
     return max(0.0, second - find_arrival(offered, read + 1))
+
+
+LEAST_BATCHES, LEAST_SPREAD = 4, 1.2
+"""Batches that a line is laid through, and the least ratio of the largest to the smallest of them."""
+
+
+def fit_line(batches: Sequence[DoneBatch]) -> tuple[float, float] | None:
+    """Fit seconds of a batch without records, and for each record; None if sizes hardly differ.
+
+    The line is that of Theil and Sen, the median of the slopes between all pairs: a few slow batches do not
+    move it.
+    """
+    sizes = [batch.records for batch in batches]
+    if len(sizes) < LEAST_BATCHES or max(sizes) < LEAST_SPREAD * min(sizes):
+        return None
+    slope, intercept = theilslopes([batch.seconds for batch in batches], np.array(sizes))[:2]
+    return float(intercept), float(slope)
 
 
 def find_quantile(values: Sequence[float], share: float) -> float:

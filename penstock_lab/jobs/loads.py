@@ -29,6 +29,9 @@ LOW = 1 / 2
 RAMP_STEPS = 24
 RAMP_FROM = 0.1
 NIGHTS = 3
+STAIRS_FROM = 1 / 3
+STAIRS = ((0.0, 0.75), (STAIRS_FROM, 0.25), (1 / 2, 1.0), (2 / 3, 0.5), (5 / 6, 0.75))
+"""From which share of the time on the rate has which share of the peak."""
 
 QUARTERS = 96
 NIGHT = 0.1
@@ -69,6 +72,12 @@ def _ramp(peak: float, seconds: float) -> str:
     shares = [RAMP_FROM + (1 - RAMP_FROM) * step / (RAMP_STEPS - 1) for step in range(RAMP_STEPS)]
     starts = [seconds / 2 * step / (RAMP_STEPS - 1) for step in range(RAMP_STEPS)]
     pairs = (f"{start:.12g}={share * peak:.12g}" for start, share in zip(starts, shares, strict=True))
+    return f"steps:{','.join(pairs)}"
+
+
+def _stairs(peak: float, seconds: float) -> str:
+    """Go up and down in turn, so that nothing that changes with time looks like an effect of the rate."""
+    pairs = (f"{share * seconds:.12g}={rate * peak:.12g}" for share, rate in STAIRS)
     return f"steps:{','.join(pairs)}"
 
 
@@ -142,6 +151,7 @@ _MADE: Mapping[str, Callable[[float, float], str]] = {
     "step-up": _step_up,
     "step-down": _step_down,
     "ramp": _ramp,
+    "stairs": _stairs,
     "nights": _nights,
     "day": _day,
 }

@@ -1,4 +1,7 @@
-"""Find the visits of each customer: page views with less than five seconds between them."""
+"""Find the visits of each customer: page views with less than five seconds between them.
+
+Views of blocked customers are left out.
+"""
 
 import argparse
 import signal
@@ -8,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -18,6 +21,8 @@ OPEN = "began bigint, ended bigint, views bigint"
 SESSION = f"customer bigint, {OPEN}"
 GAP_MS = 5000
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+BLOCKED = ("0" * 64,)
+"""Fingerprints of customers whose views are left out."""
 
 
 class Sessions(StatefulProcessor):
@@ -79,7 +84,8 @@ def main() -> None:
     )
     views = spark.readStream.schema(VIEW).json(args.input).withWatermark("event_time", "10 seconds")
     sessions = (
-        views.withColumn("at", sf.unix_millis("event_time"))
+        views.where(~make_fingerprint("customer", args.rounds).isin(*BLOCKED))
+        .withColumn("at", sf.unix_millis("event_time"))
         .groupBy("customer")
         .transformWithStateInPandas(Sessions(), SESSION, "Append", "EventTime")
     )
@@ -92,6 +98,12 @@ def main() -> None:
         .start()
     )
     run_until_stopped(query, args.stop_file)
+
+
+def make_fingerprint(column: str, rounds: int) -> Column:
+    """Return a hash that is slow to guess, by Spark's own functions."""
+    first = sf.sha2(sf.col(column).cast("string"), 256)
+    return sf.aggregate(sf.sequence(sf.lit(1), sf.lit(rounds)), first, lambda seen, _: sf.sha2(seen, 256))
 
 
 def run_until_stopped(query: StreamingQuery, stop_file: Path) -> None:
@@ -109,6 +121,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--input", required=True)
     parser.add_argument("--output", required=True)
+    parser.add_argument("--rounds", type=int, default=50, help="of the hash by which customers are blocked")
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--stop-file", type=Path, required=True)
     parser.add_argument("--trigger", default="5 seconds")

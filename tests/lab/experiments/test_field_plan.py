@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.errors import ActionFailed, BadInput
 from penstock.simulate.profiles import parse_profile
 from penstock_lab.experiments import field_plan as plan
-from penstock_lab.experiments.field import FieldRun, find_least, run_all
+from penstock_lab.experiments.field import FieldRun, find_least, run_all, tell_guesses
 from penstock_lab.experiments.field_kept import KeptTrials
 from penstock_lab.experiments.field_plan import FieldTrial
 from penstock_lab.experiments.field_rows import Ran, measure_trial
@@ -201,6 +201,13 @@ def test_what_is_left_is_told_with_every_trial(tmp_path: Path):
     running.run_job(JOB, quick=False)
     left = [int(text.split("about ")[1].split(" ")[0]) for text in told if "left" in text]
     assert len(left) == 4 and left == sorted(left, reverse=True) and left[0] > left[-1]
+
+
+def test_rates_from_guesses_are_told():
+    guessed = [job for job in JOBS.values() if job.cost.is_guess]
+    measured = [job for job in JOBS.values() if not job.cost.is_guess]
+    assert tell_guesses(measured) == []
+    assert all(job.name in text for job in guessed for text in tell_guesses([*measured, job]))
 
 
 def test_a_load_that_no_size_carries_is_told_and_the_others_go_on(tmp_path: Path):

@@ -29,6 +29,7 @@ def test_shapes():
     assert (up[0], up[119], up[120]) == pytest.approx((60, 60, 120))
     assert (down[0], down[119], down[120]) == pytest.approx((120, 120, 60))
     assert ramp == sorted(ramp) and ramp[0] == pytest.approx(12) and ramp[119] < 120 == ramp[120]
+    assert rates("stairs")[::40] == pytest.approx([90, 90, 30, 120, 60, 90])
     assert nights.count(0) == nights.count(120.0) == 120 and nights[239] == 0
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from penstock.errors import BadInput
 from penstock_lab.jobs import answers, tables
-from penstock_lab.jobs.catalog import ITERATIONS, JOBS, MANY_ITERATIONS, SCRIPTS, Cost, find_job
+from penstock_lab.jobs.catalog import ITERATIONS, JOBS, MANY_ITERATIONS, SCRIPTS, find_job
+from penstock_lab.jobs.costs import COSTS, Cost
 from penstock_lab.jobs.loads import LOADS
 from penstock_lab.jobs.places import RunPlace
 
@@ -114,6 +115,10 @@ def test_jobs_know_which_loads_fit():
     for job in JOBS.values():
         assert set(job.loads) <= set(LOADS) and job.loads
     assert all("nights" in JOBS[name].loads for name in ("small-files-lookup", "kafka-windows"))
+
+
+def test_every_job_has_a_cost_and_every_cost_a_job():
+    assert COSTS.keys() == JOBS.keys()
 
 
 def test_a_cost_gives_the_rate_that_slots_can_take():
