@@ -72,6 +72,8 @@ class FieldRun:
 
         def does(size: int) -> bool:
             fixed[size] = self.run_trial(plan.plan_search(job, rate, size))
+            if fixed[size].row["failure"]:
+                raise ActionFailed(f"the search stopped at {size} executors: {fixed[size].row['failure']}")
             return fixed[size].shows is True
 
         shown = {done.row["final_executors"]: True for done in steered if done.shows}

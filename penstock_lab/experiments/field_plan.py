@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock_lab.ground.hosts import HostShape
@@ -39,11 +39,11 @@ HOST = HostShape(cores=1, cpu=0.15)
 BUSY_SLOTS, DAY_BUSY_SLOTS = 2.6, 5.0
 """Slots that a load keeps busy, and that a day does at its peak: the rest of the eight is headroom."""
 
-LENGTHS = {"under": 85.0, "over": 120.0}
+LENGTHS = {"under": 80.0, "over": 120.0}
 """Seconds of input: a release waits for `scale_down_delay`, 60 s by default, a growth for nothing."""
 QUICK_LENGTHS = {"under": 95.0, "over": 125.0}
-MORE_FOR_CHANGE = 65.0
-SEARCH_SECONDS, DYNAMIC_SECONDS, DAY_SECONDS, IDLE_SECONDS = 45.0, 60.0, 480.0, 90.0
+MORE_FOR_CHANGE = 60.0
+SEARCH_SECONDS, DYNAMIC_SECONDS, DAY_SECONDS, IDLE_SECONDS = 45.0, 50.0, 480.0, 90.0
 BESIDE_SECONDS = 22.0
 """Seconds of a trial without input: the driver starts, the last batches end, the output is compared."""
 GROUND_SECONDS = 30.0
@@ -55,6 +55,10 @@ PERIOD = 5.0
 """Seconds: the trigger interval of the scripts."""
 PERIOD_WITHOUT_TRIGGER = 10.0
 """Seconds: the default batch_period, which a batch may take where there is no trigger interval."""
+LONG_PERIODS = {("two-queries", "archive"): 15.0}
+"""Trigger intervals of single queries, by job and query."""
+SEARCH_PERIODS = 6
+"""Periods that a run of a fixed size has at least; half of them count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +77,15 @@ class FieldTrial:
     recording: Path | None = None
     """A recorded day; without one it is made."""
 
+    def find_period(self, query: str) -> float:
+        """Return the seconds that a batch of a query may take."""
+        usual = PERIOD if self.has_trigger else PERIOD_WITHOUT_TRIGGER
+        return LONG_PERIODS.get((self.job.name, query), usual)
+
     @property
-    def period(self) -> float:
-        """Seconds that a batch may take."""
-        return PERIOD if self.has_trigger else PERIOD_WITHOUT_TRIGGER
+    def longest_period(self) -> float:
+        """Seconds that a batch of the slowest query may take."""
+        return max(self.find_period(query) for query in ("", *(query for _, query in LONG_PERIODS)))
 
     @property
     def has_trigger(self) -> bool:
@@ -145,7 +154,9 @@ def _plan_start(job: OrdinaryJob, start: str, executors: int, quick: bool) -> Fi
 
 def plan_search(job: OrdinaryJob, rate: float, executors: int) -> FieldTrial:
     """Return the run of a fixed size that tells whether it keeps up."""
-    return FieldTrial(job, "fixed", "search", executors, rate, SEARCH_SECONDS)
+    trial = FieldTrial(job, "fixed", "search", executors, rate, SEARCH_SECONDS)
+    every = max(trial.longest_period, job.source.every_seconds)
+    return replace(trial, seconds=max(SEARCH_SECONDS, SEARCH_PERIODS * every))
 
 
 def plan_day(job: OrdinaryJob, peak_executors: int, recording: Path | None = None) -> list[FieldTrial]:
@@ -169,13 +180,13 @@ def guess_executors(busy_slots: float) -> int:
 
 def estimate_job(job: OrdinaryJob, quick: bool) -> float:
     """Estimate the seconds of a job's trials, with the search for its oracle."""
-    searching = 0.0 if quick else SEARCH_RUNS * (SEARCH_SECONDS + BESIDE_SECONDS)
+    searching = 0.0 if quick else SEARCH_RUNS * plan_search(job, find_rate(job), 1).total_seconds
     return searching + _add_up(plan_job(job, quick))
 
 
 def estimate_day(job: OrdinaryJob) -> float:
     """Estimate the seconds of the day, with the search for the size of its peak."""
-    searching = DAY_SEARCH_RUNS * (SEARCH_SECONDS + BESIDE_SECONDS)
+    searching = DAY_SEARCH_RUNS * plan_search(job, find_rate(job), 1).total_seconds
     return searching + _add_up(plan_day(job, peak_executors=1))
 
 

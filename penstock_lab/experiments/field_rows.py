@@ -65,10 +65,10 @@ class Ran:
             return None
         if trial.system == "fixed":
             since = until - (1 - SETTLED_SHARE) * trial.seconds
-            return keeps_up(self.trace, trial.rate, since, until, trial.period)
+            return keeps_up(self.trace, trial.rate, since, until, trial.find_period)
         since = until - SHOWN_SECONDS
         held = self.trace.unchanged_since(until) <= since
-        return True if held and keeps_up(self.trace, trial.rate, since, until, trial.period) else None
+        return True if held and keeps_up(self.trace, trial.rate, since, until, trial.find_period) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _count_changes(held: Sequence[int]) -> int:
 
 def _most_age(trial: FieldTrial) -> float:
     """Return the age beyond which a record is behind; one may wait for the rest of its file, too."""
-    return MOST_AGE_PERIODS * trial.period + trial.job.source.every_seconds
+    return MOST_AGE_PERIODS * trial.longest_period + trial.job.source.every_seconds
 
 
 def complete_row(done: DoneTrial, oracle: int | None, how: str) -> Row:
@@ -174,9 +174,10 @@ def _first_decision(ran: Ran) -> float | None:
 def _measure_prediction(ran: Ran) -> float | None:
     """Compare the batch that was last predicted for the size held at the end with those there.
 
-    With a trigger interval that is the median batch. Without one, the prediction is for a batch with the
-    input of `period_seconds`, and a batch that runs has the input of the one before it: so the seconds of
-    such a batch are read from a line through those that ran. A day has no last rate to predict for.
+    With a trigger interval that is the median batch, of the query that is busiest for its period, as in the
+    prediction. Without one, the prediction is for a batch with the input of `period_seconds`, and a batch that
+    runs has the input of the one before it: so the seconds of such a batch are read from a line through those
+    that ran. A day has no last rate to predict for.
     """
     if ran.trial.system != "penstock" or ran.trial.load == DAY:
         return None
@@ -191,10 +192,20 @@ def _measure_prediction(ran: Ran) -> float | None:
         return None
     figures, batches = predicted[-1], _last_batches(ran)
     if ran.trial.has_trigger:
-        measured = median(batch.seconds for batch in batches) if batches else None
+        measured = _find_busiest(ran.trial, batches)
     else:
-        measured = fit_seconds(batches, ran.trial.rate * figures.get("period_seconds", ran.trial.period))
+        measured = fit_seconds(batches, ran.trial.rate * figures["period_seconds"])
     return None if measured is None else abs(figures["batch_seconds"] / measured - 1)
+
+
+def _find_busiest(trial: FieldTrial, batches: Sequence[DoneBatch]) -> float | None:
+    """Return the median batch of the query whose batches take most of their period."""
+    queries = {batch.query for batch in batches}
+    medians = [
+        (median(one.seconds for one in batches if one.query == query), trial.find_period(query))
+        for query in queries
+    ]
+    return max(medians, key=lambda one: one[0] / one[1])[0] if medians else None
 
 
 def fit_seconds(batches: Sequence[DoneBatch], records: float) -> float | None:
@@ -211,4 +222,4 @@ def _predict_for(answer: Mapping[str, Any], size: int) -> Mapping[str, float] | 
         figures = answer["figures"]
     elif answer["kind"] == "scale" and answer["parallelism"].get("executors") == size:
         figures = answer["expected"]["figures"]
-    return figures if "batch_seconds" in figures else None
+    return figures if {"batch_seconds", "period_seconds"} <= figures.keys() else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, pairwise
@@ -108,13 +108,23 @@ PROGRESS = 0.95
 """The share of what came in a span that a size which keeps up has read."""
 
 
-def keeps_up(trace: FieldTrace, rate: float, since: float, until: float, period: float) -> bool:
-    """Tell whether batches of a span took what came in it, and did not outlast their period in the mean.
+def keeps_up(
+    trace: FieldTrace, rate: float, since: float, until: float, find_period: Callable[[str], float]
+) -> bool:
+    """Tell whether every query took what came in a span, in batches that last no longer than its period.
 
-    Records count as they are read, from the end of one batch to the end of another, so that the edges of
-    the span cut no batch.
+    All queries read the same input. Records count as they are read, from the end of one batch to the end of
+    another, so that the edges of the span cut no batch.
     """
+    queries = {batch.query for batch in trace.batches}
     batches = trace.list_batches(since, until)
+    return bool(queries) and all(
+        _reads_all([one for one in batches if one.query == query], rate, find_period(query))
+        for query in queries
+    )
+
+
+def _reads_all(batches: Sequence[DoneBatch], rate: float, period: float) -> bool:
     if len(batches) < 2:
         return False
     span = batches[-1].end - batches[0].end

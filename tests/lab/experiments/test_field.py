@@ -45,12 +45,26 @@ def test_release_counts_until_the_last_moment_above():
     assert trace.released_after(5.0, 1) is None
 
 
+def every_five(_query: str) -> float:
+    return 5.0
+
+
 def test_a_size_keeps_up_if_batches_take_what_comes_in_their_time():
     steady = FieldTrace((), batches(*[3.0] * 12))
-    assert keeps_up(steady, 10.0, 0.0, 60.0, 5.0)
-    assert not keeps_up(steady, 12.0, 0.0, 60.0, 5.0), "2 of 12 records a second wait for ever"
-    assert not keeps_up(FieldTrace((), batches(*[7.0] * 12, every=7.0, records=70.0)), 10.0, 0.0, 90.0, 5.0)
-    assert not keeps_up(FieldTrace((), batches(3.0)), 10.0, 0.0, 60.0, 5.0)
+    assert keeps_up(steady, 10.0, 0.0, 60.0, every_five)
+    assert not keeps_up(steady, 12.0, 0.0, 60.0, every_five), "2 of 12 records a second wait for ever"
+    long = FieldTrace((), batches(*[7.0] * 12, every=7.0, records=70.0))
+    assert not keeps_up(long, 10.0, 0.0, 90.0, every_five)
+    assert not keeps_up(FieldTrace((), batches(3.0)), 10.0, 0.0, 60.0, every_five)
+    assert not keeps_up(FieldTrace((), ()), 10.0, 0.0, 60.0, every_five)
+
+
+@pytest.mark.parametrize(("records", "does"), [(150, True), (60, False)])
+def test_every_query_must_take_what_comes_in_its_own_period(records, does):
+    slow = tuple(DoneBatch("archive", number, 15.0 * number, 14.0, records) for number in range(4))
+    both = FieldTrace((), batches(*[2.0] * 12) + slow)
+    find_period = a_trial(job="two-queries").find_period
+    assert keeps_up(both, 10.0, 0.0, 60.0, find_period) is does
 
 
 def test_latency_by_hand():
@@ -168,6 +182,17 @@ def test_prediction_is_compared_with_the_median_batch_at_the_last_size():
         "batches of 8 executors are others"
     )
     assert measure_trial(a_run(a_trial(load="day"), decisions=told.decisions)).row["prediction_error"] is None
+
+
+def test_prediction_is_of_the_query_that_is_busiest_for_its_period():
+    # 3 s of 5 are more than 6 s of 15
+    slow = tuple(DoneBatch("archive", number, 15.0 * number, 6.0, 150) for number in range(4))
+    ran = a_run(
+        a_trial(job="two-queries"),
+        batches=batches(*[3.0] * 12) + slow,
+        decisions=(decided("hold", 30.0, 3.3),),
+    )
+    assert measure_trial(ran).row["prediction_error"] == pytest.approx(0.1)
 
 
 def test_prediction_without_a_trigger_is_for_the_input_of_a_period():

@@ -16,7 +16,7 @@ from penstock_lab.experiments import field_plan as plan
 from penstock_lab.experiments.field import FieldRun, find_least, run_all, tell_guesses
 from penstock_lab.experiments.field_kept import KeptTrials
 from penstock_lab.experiments.field_plan import FieldTrial
-from penstock_lab.experiments.field_rows import Ran, measure_trial
+from penstock_lab.experiments.field_rows import SHOWN_SECONDS, WARM_SECONDS, Ran, measure_trial
 from penstock_lab.experiments.field_trace import DoneBatch, FieldTrace
 from penstock_lab.experiments.measurement import Extent
 from penstock_lab.jobs.catalog import JOBS, find_job
@@ -33,11 +33,29 @@ def test_the_whole_takes_two_hours_and_a_quick_run_less_than_ten_minutes():
 
 def test_an_estimate_adds_up_by_hand():
     job = find_job("no-trigger")
-    # 85 + 22, 120 + 90 idle + 22, and one and a half searches of 45 + 22
-    assert plan.estimate_job(job, quick=False) == pytest.approx(107 + 232 + 1.5 * 67)
+    # 80 + 22, 120 + 90 idle + 22, and one and a half searches of six periods of 10 s + 22
+    assert plan.estimate_job(job, quick=False) == pytest.approx(102 + 232 + 1.5 * 82)
     assert plan.estimate_job(job, quick=True) == pytest.approx(125 + 22)
     # three days of 480 + 22, 90 idle after one, two searches
-    assert plan.estimate_day(job) == pytest.approx(3 * 502 + 90 + 2 * 67)
+    assert plan.estimate_day(job) == pytest.approx(3 * 502 + 90 + 2 * 82)
+
+
+@pytest.mark.parametrize(
+    ("job", "seconds"), [("numpy-scoring", 45), ("large-files", 60), ("no-trigger", 60), ("two-queries", 90)]
+)
+def test_a_fixed_run_has_several_periods_of_the_slowest_query_or_file(job, seconds):
+    assert plan.plan_search(find_job(job), 10.0, 2).seconds == seconds
+
+
+def test_the_page_names_the_lengths_as_they_are():
+    page = " ".join((Path(__file__).parents[3] / "docs" / "proving-ground.md").read_text("utf-8").split())
+    searches = [plan.plan_search(job, 1.0, 1).seconds for job in ALL]
+    assert f"fixed sizes for {min(searches):g} to {max(searches):g} s each" in page
+    assert f"held for its last {SHOWN_SECONDS:g} s" in page
+    assert f"without the first {WARM_SECONDS}:" in page
+    assert f"the same {plan.DAY_SECONDS / 60:g} minutes" in page
+    assert f"keep {plan.BUSY_SLOTS:g} slots busy, those of the day {plan.DAY_BUSY_SLOTS:g}" in page
+    assert f"`{plan.DAY_JOB}`, {plan.DAY_SECONDS / 60:g} minutes" in page
 
 
 def test_every_job_is_run_from_too_few_and_from_too_many():
@@ -201,6 +219,16 @@ def test_what_is_left_is_told_with_every_trial(tmp_path: Path):
     running.run_job(JOB, quick=False)
     left = [int(text.split("about ")[1].split(" ")[0]) for text in told if "left" in text]
     assert len(left) == 4 and left == sorted(left, reverse=True) and left[0] > left[-1]
+
+
+def test_a_search_does_not_take_a_failure_for_a_size_that_is_too_small(tmp_path: Path):
+    class Broken(MadeUpGround):
+        def run(self, trial: FieldTrial) -> Ran:
+            return replace(super().run(trial), failure="it died" if trial.system == "fixed" else "")
+
+    running = start_run(Broken({RATE: 3}), tmp_path / "kept")
+    with pytest.raises(ActionFailed, match="the search stopped at 2 executors: it died"):
+        running.run_job(JOB, quick=False)
 
 
 def test_rates_from_guesses_are_told():
