@@ -174,10 +174,10 @@ def _first_decision(ran: Ran) -> float | None:
 def _measure_prediction(ran: Ran) -> float | None:
     """Compare the batch that was last predicted for the size held at the end with those there.
 
-    With a trigger interval that is the median batch, of the query that is busiest for its period, as in the
-    prediction. Without one, the prediction is for a batch with the input of `period_seconds`, and a batch that
-    runs has the input of the one before it: so the seconds of such a batch are read from a line through those
-    that ran. A day has no last rate to predict for.
+    With a trigger interval that is the median batch, of the query that is busiest for its period, as in
+    the prediction. Without one, the prediction is for a batch with the input of `period_seconds`, and a batch
+    that runs has the input of the one before it: so the seconds of such a batch are read from a line through
+    those that ran. A day has no last rate to predict for.
     """
     if ran.trial.system != "penstock" or ran.trial.load == DAY:
         return None
