@@ -27,7 +27,7 @@ class Cost:
 
 
 COSTS: Mapping[str, Cost] = {
-    # a hash of 50 rounds in Spark itself
+    # a hash of 200 rounds in Spark itself
     "kafka-windows": Cost(0.0, 130e-6, is_guess=True),
     "small-files-lookup": Cost(0.010, 100e-6, is_guess=True),
     "large-files": Cost(0.0, 115e-6),

@@ -83,7 +83,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--brokers", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--output-topic", required=True)
-    parser.add_argument("--rounds", type=int, default=50, help="of the hash by which customers are blocked")
+    parser.add_argument("--rounds", type=int, default=200, help="of the hash by which customers are blocked")
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--stop-file", type=Path, required=True)
     parser.add_argument("--trigger", default="5 seconds")

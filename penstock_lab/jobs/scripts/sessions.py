@@ -121,7 +121,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--input", required=True)
     parser.add_argument("--output", required=True)
-    parser.add_argument("--rounds", type=int, default=50, help="of the hash by which customers are blocked")
+    parser.add_argument("--rounds", type=int, default=200, help="of the hash by which customers are blocked")
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--stop-file", type=Path, required=True)
     parser.add_argument("--trigger", default="5 seconds")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.journal.records import DecisionRecord
 from penstock.simulate.profiles import parse_profile
 from penstock_lab.experiments.field_driver import list_settings
-from penstock_lab.experiments.field_ground import is_begun, list_changes
+from penstock_lab.experiments.field_ground import Field, is_begun, list_changes
 from penstock_lab.experiments.field_rows import complete_row, fit_seconds, measure_trial
 from penstock_lab.experiments.field_trace import (
     DoneBatch,
@@ -24,6 +25,7 @@ from penstock_lab.experiments.field_trace import (
     keeps_up,
     read_notes,
 )
+from penstock_lab.jobs.catalog import find_job
 from tests.lab.experiments.field_runs import a_run, a_trial, batches
 
 HELD = ((0.0, 1), (10.0, 4), (30.0, 2), (50.0, 2))
@@ -233,3 +235,19 @@ def test_a_feed_begins_with_the_executors_that_the_trial_begins_with():
     assert is_begun(a_trial(executors=3), 3) and not is_begun(a_trial(executors=3), 8)
     assert is_begun(a_trial("dynamic-allocation", executors=3), 1)
     assert not is_begun(a_trial("dynamic-allocation"), 0)
+
+
+class WithoutJava:
+    """A ground on which no driver can start."""
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "JAVA_HOME": "nowhere"}
+
+
+def test_a_driver_that_cannot_start_is_told_in_its_row(tmp_path: Path):
+    field = Field([find_job("small-files-lookup")])
+    field.ground, field.directory, field.brokers, field.service = WithoutJava(), tmp_path, "", ""
+    row = measure_trial(field.run(a_trial(seconds=5.0))).row
+    assert row["failure"].startswith("the job ended with code 1 before its input did: ")
+    assert (row["output_equal"], row["final_executors"], row["settings"]) == (None, 0, "journal=journal.db")
+    assert not list(tmp_path.iterdir()), "nothing is left of it"
