@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import orjson
 
 from penstock.journal.records import ActionRecord, DecisionRecord
 from penstock.journal.store import open_journal
+from penstock.runtime.launch import write_submit_arguments
 from penstock.settings.model import load_settings
 from penstock_lab.experiments.field_driver import list_settings
 from penstock_lab.experiments.field_plan import HOST, WORKERS, FieldTrial
@@ -23,7 +24,7 @@ from penstock_lab.experiments.field_trace import FieldTrace, read_notes
 from penstock_lab.experiments.measurement import shorten_error
 from penstock_lab.ground.hosts import HostShape
 from penstock_lab.ground.java_servers import read_tail
-from penstock_lab.ground.kafka_broker import kafka_broker
+from penstock_lab.ground.kafka_broker import connector_jars, kafka_broker
 from penstock_lab.ground.proving_ground import ProvingGround
 from penstock_lab.jobs.catalog import OrdinaryJob
 from penstock_lab.jobs.contents import Fed
@@ -78,7 +79,7 @@ class Field:
     def _run(self, trial: FieldTrial, place: RunPlace) -> Ran:
         trial.job.prepare(place)
         notes, journal = place.directory / "notes.jsonl", place.directory / "journal.db"
-        environment = self.ground.environment() | {"PENSTOCK_JOURNAL": str(journal)}
+        environment = add_connector(self.ground.environment(), trial.job) | {"PENSTOCK_JOURNAL": str(journal)}
         log = (place.directory / "driver.log").open("wb")
         running: list[subprocess.Popen[bytes]] = []
 
@@ -109,6 +110,16 @@ class Field:
             settings=list_changes(trial, environment, self.most, place.directory),
             feed_late_seconds=_read_lateness(place),
         )
+
+
+def add_connector(
+    environment: Mapping[str, str], job: OrdinaryJob, find_jars: Callable[[], Sequence[Path]] = connector_jars
+) -> dict[str, str]:
+    """Give the driver of a job that reads Kafka Spark's connector, as a user does by `spark.jars`."""
+    if not job.uses_kafka:
+        return dict(environment)
+    jars = {"spark.jars": ",".join(map(str, find_jars()))}
+    return {**environment, "PYSPARK_SUBMIT_ARGS": write_submit_arguments(jars, environment)}
 
 
 def list_changes(

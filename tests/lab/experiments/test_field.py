@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.journal.records import DecisionRecord
 from penstock.simulate.profiles import parse_profile
 from penstock_lab.experiments.field_driver import list_settings
-from penstock_lab.experiments.field_ground import Field, is_begun, list_changes
+from penstock_lab.experiments.field_ground import Field, add_connector, is_begun, list_changes
 from penstock_lab.experiments.field_rows import complete_row, fit_seconds, measure_trial
 from penstock_lab.experiments.field_trace import (
     DoneBatch,
@@ -229,6 +229,13 @@ def test_settings_that_differ_stand_in_the_row(tmp_path: Path):
     assert dynamic["spark.dynamicAllocation.shuffleTracking.enabled"] == "true"
     row = measure_trial(replace(a_run(), settings=changed)).row
     assert row["settings"] == "journal=journal.db"
+
+
+def test_a_driver_that_reads_kafka_has_the_connector():
+    usual = {"PYSPARK_SUBMIT_ARGS": "--conf a=b pyspark-shell"}
+    given = add_connector(usual, find_job("kafka-windows"), lambda: [Path("one.jar"), Path("two.jar")])
+    assert given["PYSPARK_SUBMIT_ARGS"] == "--conf spark.jars=one.jar,two.jar --conf a=b pyspark-shell"
+    assert add_connector(usual, find_job("no-trigger"), list) == usual
 
 
 def test_a_feed_begins_with_the_executors_that_the_trial_begins_with():
