@@ -33,7 +33,7 @@ from penstock.errors import ActionFailed, BadInput
 if TYPE_CHECKING:
     from penstock_lab.report.runner import PartOutcome, ReportPart
 
-MIGRATION = "migration"
+MIGRATION, FIELD = "migration", "field"
 PAGE = Path("artifacts") / "migration.html"
 DIRECTORY = Path("artifacts") / "evidence"
 
@@ -48,6 +48,10 @@ def add_to(app: typer.Typer) -> None:
 def bench(
     name: Annotated[str | None, typer.Argument(help="Which claim to measure.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer or shorter runs; rougher figures.")] = False,
+    day: Annotated[
+        Path | None,
+        typer.Option("--day", help="For field: a recorded day, lines `second,rate` or one rate a line."),
+    ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the benchmarks.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -61,7 +65,9 @@ def bench(
         return
     if name is None:
         raise BadInput(f"bench: name one of {', '.join(BENCHES)}")
-    measured, judged = find_bench(name).run(Extent(quick), progress)
+    if day is not None:
+        _check_day(name, day, quick)
+    measured, judged = find_bench(name).run(Extent(quick, day=day), progress)
     if name == MIGRATION:
         from penstock_lab.report.page import write_charts
 
@@ -72,6 +78,15 @@ def bench(
     report.print_table(terminal())
     if as_json:
         print_json(report.to_json())
+
+
+def _check_day(name: str, day: Path, quick: bool) -> None:
+    """Refuse a recorded day that would not be used, or that cannot be read, before anything runs."""
+    from penstock_lab.jobs.loads import load_profile
+
+    if name != FIELD or quick:
+        raise BadInput(f"bench: --day is for a whole run of {FIELD}, which follows a day")
+    load_profile("day", 1.0, 1.0, day)
 
 
 def _list_benches(as_json: bool) -> None:

@@ -1,57 +1,37 @@
-"""Rows of the field: the figures of a trial, their summary, and rows that are kept in a file."""
+"""Rows of the field: the figures of one trial, completed once the least size that keeps up is known."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-import orjson
-
 from penstock.journal.records import ActionRecord, DecisionRecord
+from penstock.simulate.profiles import parse_profile
+from penstock_lab.experiments.field_plan import DAY, FieldTrial
 from penstock_lab.experiments.field_trace import (
-    MOST_LAG_PERIODS,
     DoneBatch,
     FieldTrace,
-    find_lags,
+    find_latencies,
     find_quantile,
+    fit_line,
     keeps_up,
-    sum_behind,
 )
 from penstock_lab.experiments.measurement import Row
-from penstock_lab.jobs.catalog import OrdinaryJob
-
-PERIOD = 5.0
-"""Seconds: the trigger interval of the scripts; without one, batches may take ten."""
-
-PERIOD_WITHOUT_TRIGGER = 10.0
 
 SETTLED_SHARE = 0.5
 """The part of a fixed run that counts: before, Python starts and code is compiled."""
-
 LAST_SECONDS = 50.0
-"""The end of a steered run, in which its size is judged."""
-
-
-@dataclass(frozen=True, slots=True)
-class FieldTrial:
-    """One run of a job: which system steers it, how many executors it begins with, and its load."""
-
-    job: OrdinaryJob
-    system: str
-    executors: int
-    rate: float
-    seconds: float
-    idle_seconds: float = 0.0
-
-    @property
-    def period(self) -> float:
-        """Seconds that a batch may take."""
-        return PERIOD_WITHOUT_TRIGGER if self.job.name == "no-trigger" else PERIOD
+"""The end of a steered run, in which its batches are compared with the prediction."""
+SHOWN_SECONDS = 35.0
+"""A size that was held for the last so many seconds, and kept up, does keep up, whoever chose it."""
+WARM_SECONDS = 30
+"""Seconds at the beginning in which latencies do not count: Python starts and code is compiled."""
+MOST_AGE_PERIODS = 3.0
+"""A record may be so many periods old: one it waits, one it is worked on, and one for the unevenness."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,48 +40,86 @@ class Ran:
 
     trial: FieldTrial
     fed_from: float
-    fed_until: float
     trace: FieldTrace
     decisions: tuple[DecisionRecord, ...] = ()
     actions: tuple[ActionRecord, ...] = ()
     output_equal: bool | None = None
     failure: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the system that differ from its defaults."""
+    feed_late_seconds: float | None = None
 
     @property
-    def keeps_up(self) -> bool:
-        """Whether the end of the run took what came."""
-        since = self.fed_from + SETTLED_SHARE * (self.fed_until - self.fed_from)
-        return keeps_up(self.trace, self.trial.rate, since, self.fed_until, self.trial.period)
+    def fed_until(self) -> float:
+        """When the input ended."""
+        return self.fed_from + self.trial.seconds
+
+    @property
+    def shows(self) -> bool | None:
+        """Whether the last size keeps up with the last rate; None where the run does not tell.
+
+        A steered run that is behind may be catching up, so only a fixed one shows that a size does not do.
+        """
+        trial, until = self.trial, self.fed_until
+        if self.failure or not trial.ends_steady:
+            return None
+        if trial.system == "fixed":
+            since = until - (1 - SETTLED_SHARE) * trial.seconds
+            return keeps_up(self.trace, trial.rate, since, until, trial.find_period)
+        since = until - SHOWN_SECONDS
+        held = self.trace.unchanged_since(until) <= since
+        return True if held and keeps_up(self.trace, trial.rate, since, until, trial.find_period) else None
 
 
-def make_row(ran: Ran, start: str, system: str, oracle: int | None) -> Row:
-    """Make the row of a trial."""
-    trial, trace = ran.trial, ran.trace
-    sent = [(ran.fed_from + second, second * trial.rate) for second in range(int(trial.seconds) + 1)]
-    lags = find_lags(trace, sent, ran.fed_from, ran.fed_until)
-    scales = [action for action in ran.actions if "executors" in action.planned]
-    held = [count for at, count in trace.held if ran.fed_from <= at <= ran.fed_until]
-    requested = [int(action.planned["executors"]) for action in scales] or held[-1:]
-    return {
-        "job": trial.job.name,
-        "start": start,
-        "system": system,
-        "records_per_second": trial.rate,
-        "start_executors": trial.executors,
-        "oracle_executors": oracle,
-        "final_executors": trace.held_at(ran.fed_until),
-        "most_requested": max(requested, default=None),
-        "most_held": max(held, default=None),
-        "steps": len(scales) if trial.system == "penstock" else _count_changes(held),
+@dataclass(frozen=True, slots=True)
+class DoneTrial:
+    """The row of a trial without its oracle, and what the rest of the row is computed from."""
+
+    row: Row
+    held_seconds: Mapping[int, float]
+    """Size → seconds for which it was held while the input came."""
+    latencies: Sequence[float]
+    shows: bool | None
+    """Whether `final_executors` keep up; None where the run does not tell."""
+
+
+def measure_trial(ran: Ran) -> DoneTrial:
+    """Take the figures of a trial; the oracle's are still to come."""
+    trace, trial = ran.trace, ran.trial
+    held_seconds = trace.sum_sizes(ran.fed_from, ran.fed_until)
+    latencies = find_latencies(trace, parse_profile(trial.profile), ran.fed_from, trial.seconds)
+    row = {
+        **trial.describe(),
+        "oracle_executors": None,
+        "oracle": None,
+        **_measure_sizes(ran),
         "seconds_to_first_decision": _first_decision(ran),
         "prediction_error": _measure_prediction(ran),
-        "seconds_behind": sum_behind(lags, MOST_LAG_PERIODS * trial.rate * trial.period),
+        "seconds_behind": sum(age > _most_age(trial) for age in latencies),
         "batch_p99_seconds": find_quantile([batch.seconds for batch in _last_batches(ran)], 0.99),
-        "executor_seconds": trace.executor_seconds(ran.fed_from, ran.fed_until),
-        "executor_seconds_over_oracle": _over_oracle(ran, oracle),
+        "latency_p99_seconds": find_quantile(latencies[WARM_SECONDS:], 0.99),
+        "late_share": None,
+        "executor_seconds": sum(count * seconds for count, seconds in held_seconds.items()),
+        "executor_seconds_over_oracle": None,
+        "idle_seconds": trial.idle_seconds,
         "seconds_to_release_when_idle": _released(ran),
+        "feed_late_seconds": ran.feed_late_seconds,
         "output_equal": ran.output_equal,
+        "settings": ", ".join(f"{name}={value}" for name, value in ran.settings.items()),
         "failure": ran.failure,
+    }
+    return DoneTrial(row, held_seconds, latencies, ran.shows)
+
+
+def _measure_sizes(ran: Ran) -> Row:
+    scales = [action for action in ran.actions if "executors" in action.planned]
+    held = [count for at, count in ran.trace.held if ran.fed_from <= at <= ran.fed_until]
+    requested = [int(action.planned["executors"]) for action in scales] or held[-1:]
+    return {
+        "final_executors": ran.trace.held_at(ran.fed_until),
+        "most_requested": max(requested, default=None),
+        "most_held": max(held, default=None),
+        "steps": len(scales) if ran.trial.system == "penstock" else _count_changes(held),
     }
 
 
@@ -109,8 +127,27 @@ def _count_changes(held: Sequence[int]) -> int:
     return sum(one != other for one, other in pairwise(held))
 
 
-def _over_oracle(ran: Ran, oracle: int | None) -> float | None:
-    return None if oracle is None else ran.trace.integrate_over(oracle, ran.fed_from, ran.fed_until)
+def _most_age(trial: FieldTrial) -> float:
+    """Return the age beyond which a record is behind; one may wait for the rest of its file, too."""
+    return MOST_AGE_PERIODS * trial.longest_period + trial.job.source.every_seconds
+
+
+def complete_row(done: DoneTrial, oracle: int | None, how: str) -> Row:
+    """Add the oracle, and whether it was searched or computed."""
+    over = (max(0, count - (oracle or 0)) * seconds for count, seconds in done.held_seconds.items())
+    return {
+        **done.row,
+        "oracle_executors": oracle,
+        "oracle": how,
+        "executor_seconds_over_oracle": None if oracle is None else sum(over),
+    }
+
+
+def add_lateness(row: Row, done: DoneTrial, peak: DoneTrial) -> Row:
+    """Add the share of a day's seconds in which records were older than the peak size's 99th percentile."""
+    most, counted = find_quantile(peak.latencies[WARM_SECONDS:], 0.99), done.latencies[WARM_SECONDS:]
+    share = sum(age > most for age in counted) / len(counted) if counted and not math.isnan(most) else None
+    return {**row, "late_share": share}
 
 
 def _released(ran: Ran) -> float | None:
@@ -122,7 +159,8 @@ def _released(ran: Ran) -> float | None:
 
 
 def _last_batches(ran: Ran) -> list[DoneBatch]:
-    since = max(ran.fed_from, ran.fed_until - LAST_SECONDS)
+    """Return the batches of the last seconds that ran wholly at the size of the end."""
+    since = max(ran.fed_until - LAST_SECONDS, ran.trace.unchanged_since(ran.fed_until), ran.fed_from)
     return [batch for batch in ran.trace.list_batches(since, ran.fed_until) if batch.records]
 
 
@@ -134,98 +172,54 @@ def _first_decision(ran: Ran) -> float | None:
 
 
 def _measure_prediction(ran: Ran) -> float | None:
-    """Compare the batch that was last predicted for the size held at the end with the median one there."""
-    if ran.trial.system != "penstock" or ran.trial.job.name == "no-trigger":
+    """Compare the batch that was last predicted for the size held at the end with those there.
+
+    With a trigger interval that is the median batch, of the query that is busiest for its period, as in
+    the prediction. Without one, the prediction is for a batch with the input of `period_seconds`, and a batch
+    that runs has the input of the one before it: so the seconds of such a batch are read from a line through
+    those that ran. A day has no last rate to predict for.
+    """
+    if ran.trial.system != "penstock" or ran.trial.load == DAY:
         return None
     final = ran.trace.held_at(ran.fed_until)
     predicted = [
-        (decision.last_at, seconds)
+        figures
         for decision in ran.decisions
         if decision.last_at < ran.fed_until - LAST_SECONDS / 2
-        and (seconds := _predict_for(decision.answer, final)) is not None
+        and (figures := _predict_for(decision.answer, final)) is not None
     ]
-    measured = [batch.seconds for batch in _last_batches(ran)]
-    if not predicted or not measured:
+    if not predicted:
         return None
-    return abs(predicted[-1][1] / median(measured) - 1)
+    figures, batches = predicted[-1], _last_batches(ran)
+    if ran.trial.has_trigger:
+        measured = _find_busiest(ran.trial, batches)
+    else:
+        measured = fit_seconds(batches, ran.trial.rate * figures["period_seconds"])
+    return None if measured is None else abs(figures["batch_seconds"] / measured - 1)
 
 
-def _predict_for(answer: Mapping[str, Any], size: int) -> float | None:
-    """Return the batch that an answer predicts, if it is about this size."""
+def _find_busiest(trial: FieldTrial, batches: Sequence[DoneBatch]) -> float | None:
+    """Return the median batch of the query whose batches take most of their period."""
+    queries = {batch.query for batch in batches}
+    medians = [
+        (median(one.seconds for one in batches if one.query == query), trial.find_period(query))
+        for query in queries
+    ]
+    return max(medians, key=lambda one: one[0] / one[1])[0] if medians else None
+
+
+def fit_seconds(batches: Sequence[DoneBatch], records: float) -> float | None:
+    """Return the seconds of a batch with so many records, by the line through those that ran."""
+    line = fit_line(batches)
+    seconds = line[0] + line[1] * records if line else 0.0
+    return seconds if seconds > 0 else None
+
+
+def _predict_for(answer: Mapping[str, Any], size: int) -> Mapping[str, float] | None:
+    """Return the figures of the batch that an answer predicts, if it is about this size."""
+    figures: Mapping[str, float] = {}
     if answer["kind"] == "hold":
-        figures: Mapping[str, float] = answer["figures"]
-        return figures.get("batch_seconds")
-    if answer["kind"] == "scale" and answer["parallelism"].get("executors") == size:
+        figures = answer["figures"]
+    elif answer["kind"] == "scale" and answer["parallelism"].get("executors") == size:
         figures = answer["expected"]["figures"]
-        return figures.get("batch_seconds")
-    return None
-
-
-class KeptRows:
-    """The rows that are done, in a file: what was measured once is not measured again."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        lines = path.read_bytes().splitlines() if path.exists() else []
-        self._rows = {self._key(row): row for row in map(orjson.loads, lines)}
-
-    def find(self, job: str, start: str, system: str) -> Row | None:
-        """Return a row that is done."""
-        return self._rows.get((job, start, system))
-
-    def add(self, row: Row) -> Row:
-        """Keep a row."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("ab") as file:
-            file.write(orjson.dumps(row) + b"\n")
-        self._rows[self._key(row)] = row
-        return row
-
-    def forget(self) -> None:
-        """Begin anew."""
-        self._path.unlink(missing_ok=True)
-        self._rows = {}
-
-    @staticmethod
-    def _key(row: Mapping[str, Any]) -> tuple[str, str, str]:
-        return row["job"], row["start"], row["system"]
-
-
-def summarise_field(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the figures that the targets are about, over Penstock's rows."""
-    ours = [row for row in rows if row["system"] == "penstock" and row["oracle_executors"]]
-    if not ours:
-        return {}
-    errors = [row["prediction_error"] for row in ours if row["prediction_error"] is not None]
-    firsts = [row["seconds_to_first_decision"] for row in ours]
-    idle = [row["seconds_to_release_when_idle"] for row in ours]
-    return {
-        "rows": float(len(ours)),
-        "within_one_share": _share(ours, _is_within_one),
-        "below_oracle": float(sum(row["final_executors"] < row["oracle_executors"] for row in ours)),
-        "worst_requested_over_oracle": max(
-            (row["most_requested"] or 0) / row["oracle_executors"] for row in ours
-        ),
-        "bounded_requests_share": _share(ours, _is_within_bound),
-        "two_steps_share": _share(ours, lambda row: row["steps"] <= 2),
-        "longest_first_decision": max(one if one is not None else math.inf for one in firsts),
-        "median_prediction_error": median(errors) if errors else math.nan,
-        "p90_prediction_error": find_quantile(errors, 0.9),
-        "worst_prediction_error": max(errors, default=math.nan),
-        "longest_idle_release": max(one if one is not None else math.inf for one in idle),
-        "output_equal_share": _share(ours, lambda row: row["output_equal"] is True),
-    }
-
-
-def _share(rows: Sequence[Row], holds: Callable[[Row], bool]) -> float:
-    return sum(map(holds, rows)) / len(rows)
-
-
-def _is_within_one(row: Row) -> bool:
-    return bool(0 <= row["final_executors"] - row["oracle_executors"] <= 1)
-
-
-def _is_within_bound(row: Row) -> bool:
-    """Tell whether no more than one and a half times the oracle, and one more, was asked for in growth."""
-    asked = row["most_requested"] or 0
-    return bool(asked <= max(1.5 * row["oracle_executors"] + 1, row["start_executors"]))
+    return figures if {"batch_seconds", "period_seconds"} <= figures.keys() else None

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
+from scipy.stats import theilslopes
+
+from penstock.simulate.profiles import Profile, records_offered
+from penstock_lab.workloads.records import find_arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +50,22 @@ class FieldTrace:
         """Return the batches that began and ended within a span."""
         return [batch for batch in self.batches if since <= batch.start and batch.end <= until]
 
-    def integrate_over(self, size: float, since: float, until: float) -> float:
-        """Return the executor-seconds held beyond a size."""
-        return sum(max(0.0, count - size) * span for count, span in self._spans(since, until))
+    def sum_sizes(self, since: float, until: float) -> dict[int, float]:
+        """Return the seconds for which each size was held within a span."""
+        sums: dict[int, float] = {}
+        for count, span in self._spans(since, until):
+            sums[count] = sums.get(count, 0.0) + span
+        return sums
 
-    def executor_seconds(self, since: float, until: float) -> float:
-        """Return the executor-seconds held."""
-        return sum(count * span for count, span in self._spans(since, until))
+    def unchanged_since(self, moment: float) -> float:
+        """Return since when the size held at a moment has been held; the moment itself if none was seen."""
+        before = [(at, count) for at, count in self.held if at <= moment]
+        since = before[-1][0] if before else moment
+        for at, count in reversed(before):
+            if count != before[-1][1]:
+                break
+            since = at
+        return since
 
     def released_after(self, moment: float, size: int) -> float | None:
         """Return seconds after a moment until no more than so many were held for good; None if never."""
@@ -92,17 +107,24 @@ def _read_batch(note: dict[str, Any]) -> DoneBatch:
 PROGRESS = 0.95
 """The share of what came in a span that a size which keeps up has read."""
 
-MOST_LAG_PERIODS = 3.0
-"""Periods' worth of records that may wait at the end: one arrives, one waits, one is worked on."""
 
+def keeps_up(
+    trace: FieldTrace, rate: float, since: float, until: float, find_period: Callable[[str], float]
+) -> bool:
+    """Tell whether every query took what came in a span, in batches that last no longer than its period.
 
-def keeps_up(trace: FieldTrace, rate: float, since: float, until: float, period: float) -> bool:
-    """Tell whether batches of a span took what came in it, and did not outlast their period in the mean.
-
-    Records count as they are read, from the end of one batch to the end of another, so that the edges of
-    the span cut no batch.
+    All queries read the same input. Records count as they are read, from the end of one batch to the end of
+    another, so that the edges of the span cut no batch.
     """
+    queries = {batch.query for batch in trace.batches}
     batches = trace.list_batches(since, until)
+    return bool(queries) and all(
+        _reads_all([one for one in batches if one.query == query], rate, find_period(query))
+        for query in queries
+    )
+
+
+def _reads_all(batches: Sequence[DoneBatch], rate: float, period: float) -> bool:
     if len(batches) < 2:
         return False
     span = batches[-1].end - batches[0].end
@@ -111,26 +133,51 @@ def keeps_up(trace: FieldTrace, rate: float, since: float, until: float, period:
     return read >= PROGRESS * rate * span and mean <= period
 
 
-def find_lags(
-    trace: FieldTrace, sent: Sequence[tuple[float, float]], since: float, until: float
-) -> list[tuple[float, float]]:
-    """Return (moment, records sent and not yet read) at the end of each batch of a span.
+def find_latencies(trace: FieldTrace, offered: Profile, fed_from: float, seconds: float) -> list[float]:
+    """Return at each second of a feed the age of the oldest record that is not in a finished batch.
 
-    `sent` has (moment, records sent until then), in order.
+    A record is as old as the time since the profile offered it; 0 where all that was offered is done. Where
+    several queries read the same input the slowest counts. The k-th record is offered once the integral of
+    the rate reaches k, and batches read records in the order in which they were offered.
     """
-    lags, read, at = [], 0.0, 0
-    for batch in sorted(trace.batches, key=lambda one: one.end):
-        read += batch.records
-        while at < len(sent) and sent[at][0] <= batch.end:
-            at += 1
-        if since <= batch.end <= until:
-            lags.append((batch.end, max(0.0, (sent[at - 1][1] if at else 0.0) - read)))
-    return lags
+    queries = {one.query for one in trace.batches} or {""}
+    ends = [_sum_records(trace.batches, query) for query in queries]
+    return [
+        max(_find_age(offered, second, done, fed_from) for done in ends)
+        for second in map(float, range(1, int(seconds) + 1))
+    ]
 
 
-def sum_behind(lags: Sequence[tuple[float, float]], most: float) -> float:
-    """Return the seconds in which more than so many records were waiting, from batch to batch."""
-    return sum(later - at for (at, lag), (later, _) in pairwise(lags) if lag > most)
+def _sum_records(batches: Iterable[DoneBatch], query: str) -> list[tuple[float, float]]:
+    """Return (end, records done until then) of a query's batches, in the order of their ends."""
+    mine = sorted((one.end, one.records) for one in batches if one.query == query)
+    sums = accumulate(records for _, records in mine)
+    return [(end, total) for (end, _), total in zip(mine, sums, strict=True)]
+
+
+def _find_age(offered: Profile, second: float, done: Sequence[tuple[float, float]], fed_from: float) -> float:
+    number = bisect_right(done, fed_from + second, key=lambda one: one[0])
+    read = done[number - 1][1] if number else 0.0
+    if records_offered(offered, second) <= read:
+        return 0.0
+    return max(0.0, second - find_arrival(offered, read + 1))
+
+
+LEAST_BATCHES, LEAST_SPREAD = 4, 1.2
+"""Batches that a line is laid through, and the least ratio of the largest to the smallest of them."""
+
+
+def fit_line(batches: Sequence[DoneBatch]) -> tuple[float, float] | None:
+    """Fit seconds of a batch without records, and for each record; None if sizes hardly differ.
+
+    The line is that of Theil and Sen, the median of the slopes between all pairs: a few slow batches do not
+    move it.
+    """
+    sizes = [batch.records for batch in batches]
+    if len(sizes) < LEAST_BATCHES or max(sizes) < LEAST_SPREAD * min(sizes):
+        return None
+    slope, intercept = theilslopes([batch.seconds for batch in batches], np.array(sizes))[:2]
+    return float(intercept), float(slope)
 
 
 def find_quantile(values: Sequence[float], share: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ class Extent:
     """Fewer or shorter runs, and rougher figures."""
     report: bool = False
     """Only the cases that the report over all claims needs: it runs every experiment."""
+    day: Path | None = None
+    """A recorded day, for the experiment that follows one; it is made where none is given."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from penstock_lab.jobs.contents import (
     OrderStream,
     Visits,
 )
+from penstock_lab.jobs.costs import COSTS, Cost
 from penstock_lab.jobs.feeds import DirectoryOutlet, Outlet, TopicOutlet
 from penstock_lab.jobs.loads import LOADS
 from penstock_lab.jobs.outputs import OutputComparison
@@ -40,24 +41,6 @@ SCRIPTS = Path(__file__).parent / "scripts"
 COUNTS = "counts"
 """The topic that a job writes."""
 WINDOW_COLUMNS = ("orders", "amount")
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What one record costs a slot at the default arguments; batches and tasks cost more beside it."""
-
-    waiting_seconds: float
-    """Spent waiting for an answer: the same on every core."""
-    computing_seconds: float
-    """Processor time, in Spark and in Python, measured on one whole core."""
-
-    def slot_seconds(self, core_share: float = 1.0) -> float:
-        """Return the time that a record keeps a slot which has this share of a core."""
-        return self.waiting_seconds + self.computing_seconds / core_share
-
-    def rate(self, slots: float, core_share: float = 1.0) -> float:
-        """Return the records a second that keep so many slots busy all the time."""
-        return slots / self.slot_seconds(core_share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +69,6 @@ class OrdinaryJob:
     source: FileInput | KafkaInput
     answer: Callable[[JobContent, Fed], Rows]
     output: Callable[[RunPlace], Rows]
-    cost: Cost
     arguments: Callable[[RunPlace], Mapping[str, object]]
     """Options of the script that say where things are, without leading dashes."""
     tables: Callable[[Path], None] | None = None
@@ -103,6 +85,11 @@ class OrdinaryJob:
     def script(self) -> Path:
         """The user's script."""
         return SCRIPTS / f"{self.name.replace('-', '_')}.py"
+
+    @property
+    def cost(self) -> Cost:
+        """What one record costs a slot."""
+        return COSTS[self.name]
 
     @property
     def uses_kafka(self) -> bool:
@@ -192,14 +179,13 @@ ITERATIONS, MANY_ITERATIONS = 300, 2000
 _LISTED = (
     OrdinaryJob(
         name="kafka-windows",
-        summary="JSON from Kafka, parsed, counted in windows, into Kafka",
+        summary="JSON from Kafka, parsed, blocked customers left out, counted in windows, into Kafka",
         content=OrderStream(),
         source=KafkaInput(partitions=8),
         answer=answers.closed_windows,
         output=lambda place: outputs.read_topic(
             place.brokers, place.topic(COUNTS), ("window_start", "product", *WINDOW_COLUMNS)
         ),
-        cost=Cost(0.0, 10e-6),
         arguments=lambda place: {
             "brokers": place.brokers,
             "topic": place.topic(ORDERS),
@@ -215,7 +201,6 @@ _LISTED = (
         source=SMALL,
         answer=answers.totals_by_region,
         output=_windows("region"),
-        cost=Cost(0.010, 100e-6),
         arguments=_files,
     ),
     OrdinaryJob(
@@ -225,7 +210,6 @@ _LISTED = (
         source=FileInput(every_seconds=10.0),
         answer=partial(answers.closed_spending, iterations=ITERATIONS),
         output=_appended("window_start", "customer", *WINDOW_COLUMNS),
-        cost=Cost(0.0, 115e-6),
         arguments=_files,
     ),
     OrdinaryJob(
@@ -235,7 +219,6 @@ _LISTED = (
         source=SMALL,
         answer=answers.charges,
         output=_appended("order_id", "amount", "receipt"),
-        cost=Cost(0.004 * 0.8, 100e-6),
         arguments=_files,
     ),
     OrdinaryJob(
@@ -245,7 +228,6 @@ _LISTED = (
         source=FileInput(every_seconds=1.0, form="parquet"),
         answer=partial(answers.copies, iterations=ITERATIONS),
         output=_appended("order_id", "customer", "product", "amount"),
-        cost=Cost(0.0, 90e-6),
         arguments=_files,
         ends_by_itself=True,
         loads=("steady",),
@@ -257,18 +239,16 @@ _LISTED = (
         source=SMALL,
         answer=answers.watched_orders,
         output=_windows("watched"),
-        cost=Cost(0.0, 490e-6),
         arguments=lambda place: {**_files(place), "watch-list": place.tables / "watch-list.parquet"},
         tables=write_watch_list,
     ),
     OrdinaryJob(
         name="stream-join",
-        summary="payments joined with orders, watermarks on both",
+        summary="payments joined with orders, blocked customers left out, watermarks on both",
         content=OrdersAndPayments(),
         source=SMALL,
         answer=answers.payments_in_time,
         output=_appended("order_id", "amount", "payment_time", "paid"),
-        cost=Cost(0.0, 10e-6),
         arguments=lambda place: {**_files(place), "payments": place.input(PAYMENTS)},
     ),
     OrdinaryJob(
@@ -278,17 +258,15 @@ _LISTED = (
         source=KafkaInput(partitions=8),
         answer=partial(answers.orders_once, iterations=ITERATIONS),
         output=_appended("order_id", "customer", "amount"),
-        cost=Cost(0.0, 90e-6),
         arguments=_topic,
     ),
     OrdinaryJob(
         name="sessions",
-        summary="sessions with transformWithStateInPandas and timers",
+        summary="sessions with transformWithStateInPandas and timers, blocked customers left out",
         content=Visits(),
         source=SMALL,
         answer=answers.closed_sessions,
         output=_appended("customer", "began", "ended", "views"),
-        cost=Cost(0.0, 25e-6),
         arguments=lambda place: {"input": place.input(VISITS), "output": place.output},
     ),
     OrdinaryJob(
@@ -298,7 +276,6 @@ _LISTED = (
         source=SMALL,
         answer=partial(answers.three_places, iterations=ITERATIONS),
         output=outputs.read_three_places,
-        cost=Cost(0.0, 100e-6),
         arguments=lambda place: {**_files(place), "database": place.database},
     ),
     OrdinaryJob(
@@ -308,7 +285,6 @@ _LISTED = (
         source=SMALL,
         answer=partial(answers.totals_and_archive, iterations=ITERATIONS),
         output=outputs.read_totals_and_archive,
-        cost=Cost(0.0, 125e-6),
         arguments=_files,
     ),
     OrdinaryJob(
@@ -318,7 +294,6 @@ _LISTED = (
         source=SMALL,
         answer=answers.scores,
         output=_appended("order_id", "customer", "score"),
-        cost=Cost(0.0, 170e-6),
         arguments=lambda place: {**_files(place), "model": place.tables / "model.npz"},
         tables=write_model,
     ),
@@ -329,7 +304,6 @@ _LISTED = (
         source=SMALL,
         answer=answers.credit_limits,
         output=_appended("order_id", "amount", "credit"),
-        cost=Cost(0.015, 500e-6),
         arguments=lambda place: {**_files(place), "service": place.service},
         asks_service=True,
     ),
@@ -340,7 +314,6 @@ _LISTED = (
         source=SMALL,
         answer=answers.risks,
         output=lambda place: outputs.read_newest(place.output, ("customer",), ("customer", "orders", "risk")),
-        cost=Cost(0.0, 150e-6),
         arguments=lambda place: {**_files(place), "model": place.tables / "model.npz"},
         tables=write_model,
     ),
@@ -351,7 +324,6 @@ _LISTED = (
         source=KafkaInput(partitions=4),
         answer=partial(answers.orders_once, iterations=MANY_ITERATIONS),
         output=_appended("order_id", "customer", "amount"),
-        cost=Cost(0.0, 550e-6),
         arguments=_topic,
     ),
 )

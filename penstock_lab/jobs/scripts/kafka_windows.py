@@ -1,17 +1,29 @@
-"""Count the orders of each product in windows of ten seconds: JSON from one Kafka topic into another."""
+"""Count the orders of each product in windows of ten seconds: JSON from one Kafka topic into another.
+
+Orders of blocked customers are left out.
+"""
 
 import argparse
 
 from pyspark.sql import functions as sf
 
-from streaming_app import parse_options, read_order_topic, run_until_stopped, start_session, total_in_windows
+from streaming_app import (
+    ROUNDS,
+    leave_out_blocked,
+    parse_options,
+    read_order_topic,
+    run_until_stopped,
+    start_session,
+    total_in_windows,
+)
 
 
 def main() -> None:
     """Run the job."""
     args = parse_arguments()
     spark = start_session("orders by product", args.partitions)
-    counts = total_in_windows(read_order_topic(spark, args.brokers, args.topic), "product")
+    orders = leave_out_blocked(read_order_topic(spark, args.brokers, args.topic), "name", args.rounds)
+    counts = total_in_windows(orders, "product")
     start = sf.unix_millis("window_start").alias("window_start")
     messages = counts.select(
         sf.col("product").cast("string").alias("key"),
@@ -31,7 +43,8 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    return parse_options(__doc__, "brokers", "topic", "output-topic", "stop-file", trigger="5 seconds")
+    required = ("brokers", "topic", "output-topic", "stop-file")
+    return parse_options(__doc__, *required, rounds=ROUNDS, trigger="5 seconds")
 
 
 if __name__ == "__main__":

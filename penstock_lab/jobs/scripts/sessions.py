@@ -1,4 +1,7 @@
-"""Find the visits of each customer: page views with less than five seconds between them."""
+"""Find the visits of each customer: page views with less than five seconds between them.
+
+Views of blocked customers are left out.
+"""
 
 import argparse
 from collections.abc import Iterator
@@ -8,7 +11,14 @@ import pandas as pd
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from streaming_app import append_files, parse_options, run_until_stopped, start_session
+from streaming_app import (
+    ROUNDS,
+    append_files,
+    leave_out_blocked,
+    parse_options,
+    run_until_stopped,
+    start_session,
+)
 
 VIEW = "number bigint, event_time timestamp, customer bigint, page bigint"
 OPEN = "began bigint, ended bigint, views bigint"
@@ -70,9 +80,10 @@ def main() -> None:
     args = parse_arguments()
     settings = {"spark.sql.streaming.stateStore.providerClass": ROCKSDB}
     spark = start_session("sessions", args.partitions, settings)
-    views = spark.readStream.schema(VIEW).json(args.input).withWatermark("event_time", "10 seconds")
+    views = leave_out_blocked(spark.readStream.schema(VIEW).json(args.input), "customer", args.rounds)
     sessions = (
-        views.withColumn("at", sf.unix_millis("event_time"))
+        views.withWatermark("event_time", "10 seconds")
+        .withColumn("at", sf.unix_millis("event_time"))
         .groupBy("customer")
         .transformWithStateInPandas(Sessions(), SESSION, "Append", "EventTime")
     )
@@ -82,7 +93,7 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    return parse_options(__doc__, "input", "output", "stop-file", trigger="5 seconds")
+    return parse_options(__doc__, "input", "output", "stop-file", rounds=ROUNDS, trigger="5 seconds")
 
 
 if __name__ == "__main__":

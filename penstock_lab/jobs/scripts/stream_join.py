@@ -1,10 +1,18 @@
-"""Join payments with the orders of the twenty seconds before them."""
+"""Join payments with the orders of the twenty seconds before them, but for those of blocked customers."""
 
 import argparse
 
 from pyspark.sql import functions as sf
 
-from streaming_app import append_files, parse_options, read_order_files, run_until_stopped, start_session
+from streaming_app import (
+    ROUNDS,
+    append_files,
+    leave_out_blocked,
+    parse_options,
+    read_order_files,
+    run_until_stopped,
+    start_session,
+)
 
 PAYMENT = "number bigint, payment_time timestamp, paid_order bigint, paid bigint"
 
@@ -13,7 +21,7 @@ def main() -> None:
     """Run the job."""
     args = parse_arguments()
     spark = start_session("payments", args.partitions)
-    orders = read_order_files(spark, args.input)
+    orders = leave_out_blocked(read_order_files(spark, args.input), "name", args.rounds)
     payments = spark.readStream.schema(PAYMENT).json(args.payments)
     paid_in_time = sf.expr(
         "order_id = paid_order and payment_time >= event_time "
@@ -30,7 +38,8 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    return parse_options(__doc__, "input", "payments", "output", "stop-file", trigger="5 seconds")
+    required = ("input", "payments", "output", "stop-file")
+    return parse_options(__doc__, *required, rounds=ROUNDS, trigger="5 seconds")
 
 
 if __name__ == "__main__":

@@ -70,3 +70,18 @@ def test_a_part_that_fails_in_the_command_is_reported_and_the_others_go_on(tmp_p
         "heron",
         "bottlenecks",
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["decision", "--day", "DAY"], "--day is for a whole run of field"),
+        (["field", "--quick", "--day", "DAY"], "--day is for a whole run of field"),
+        (["field", "--day", "NONE"], "none.csv cannot be read"),
+    ],
+)
+def test_a_day_that_is_of_no_use_is_refused_before_anything_runs(tmp_path, capsys, arguments, complaint):
+    (tmp_path / "day.csv").write_text("1\n2\n")
+    files = {"DAY": str(tmp_path / "day.csv"), "NONE": str(tmp_path / "none.csv")}
+    assert perform(["bench", *(files.get(word, word) for word in arguments)]) == 2
+    assert complaint in capsys.readouterr().err.replace("\n", " ")

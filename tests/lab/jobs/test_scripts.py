@@ -16,8 +16,9 @@ from pyspark import cloudpickle
 
 from penstock.errors import BadInput
 from penstock_lab.jobs import answers, tables
-from penstock_lab.jobs.catalog import ITERATIONS, JOBS, MANY_ITERATIONS, SCRIPTS, Cost, find_job
-from penstock_lab.jobs.loads import DAY, LOADS
+from penstock_lab.jobs.catalog import ITERATIONS, JOBS, MANY_ITERATIONS, SCRIPTS, find_job
+from penstock_lab.jobs.costs import COSTS, Cost
+from penstock_lab.jobs.loads import LOADS
 from penstock_lab.jobs.places import RunPlace
 
 FOREIGN = {"numpy", "pandas", "pyspark"}
@@ -39,14 +40,14 @@ def test_every_job_has_a_script_and_every_script_a_job():
     assert {job.script for job in JOBS.values()} == set(SCRIPTS.glob("*.py")) - {SHARED}
 
 
-def test_scripts_and_the_recorded_day_are_installed():
+def test_scripts_are_installed():
     room = SCRIPTS.parent
     settings = tomllib.loads((room.parent / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
         "setuptools"
     ]
     assert "penstock_lab.jobs" in settings["packages"]
     shipped = {path for glob in settings["package-data"]["penstock_lab.jobs"] for path in room.glob(glob)}
-    assert shipped == {DAY, *SCRIPTS.glob("*.py")}
+    assert shipped == set(SCRIPTS.glob("*.py"))
 
 
 @pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.py")), ids=lambda path: path.stem)
@@ -143,6 +144,10 @@ def test_jobs_know_which_loads_fit():
     for job in JOBS.values():
         assert set(job.loads) <= set(LOADS) and job.loads
     assert all("nights" in JOBS[name].loads for name in ("small-files-lookup", "kafka-windows"))
+
+
+def test_every_job_has_a_cost_and_every_cost_a_job():
+    assert COSTS.keys() == JOBS.keys()
 
 
 def test_a_cost_gives_the_rate_that_slots_can_take():
