@@ -182,12 +182,20 @@ def total_paths(links: Links, window: PathWindow, counts: Counts) -> PathTotal:
 
 
 @numba.njit(cache=True, inline="always")
-def _share(m1: float, k1: int, m2: float, k2: int, inverse: float, k: int) -> float:
-    """Return c1 · c2 / N of Algorithm 2; no edge has more than N paths, so the exponent is at most 0."""
+def share_paths(m1: float, k1: int, m2: float, k2: int, inverse: float, k: int) -> float:
+    """Return c1 · c2 / N of Algorithm 2, where `inverse` is 1 over the mantissa of N and `k` its exponent.
+
+    Mantissas lie from 1 to 2^256, so a product of two reaches 2^512: only from an exponent of -3 on is
+    nothing left. No edge has more than N paths, but a count rounded up to the next power may seem to.
+    """
     exponent = k1 + k2 - k
-    if exponent >= 0:
+    if exponent == 0:
         return (m1 * inverse) * m2
-    return (m1 * inverse) * (m2 * _INVERSE_BASE) if exponent == -1 else 0.0
+    if exponent == -1:
+        return (m1 * inverse) * (m2 * _INVERSE_BASE)
+    if exponent == -2:
+        return ((m1 * _INVERSE_BASE) * inverse) * (m2 * _INVERSE_BASE)
+    return (m1 * inverse) * (m2 * _BASE) if exponent == 1 else 0.0
 
 
 @numba.njit(cache=True)
@@ -239,14 +247,14 @@ def share_edges(
         if p >= 0 and links.edge_activity[low + i] != _WAITING:
             s, m, k, begins = _enter(links, window, forward, p)
             if s == origin:
-                share = _share(m, k, backward.mantissa[i], backward.exponent[i], inverse, total.exponent)
+                share = share_paths(m, k, backward.mantissa[i], backward.exponent[i], inverse, total.exponent)
                 local[i] = share * (at - begins) * unit
         s, m, k, begins = _enter(links, window, forward, j)
         if j >= 0 and s == origin:
-            share = _share(m, k, backward.mantissa[i], backward.exponent[i], inverse, total.exponent)
+            share = share_paths(m, k, backward.mantissa[i], backward.exponent[i], inverse, total.exponent)
             message[i] = share * (at - begins) * unit
         elif links.target[low + i] >= window.high and window.end_us - forward.origin[i] == length:
-            share = _share(forward.mantissa[i], forward.exponent[i], 1.0, 0, inverse, total.exponent)
+            share = share_paths(forward.mantissa[i], forward.exponent[i], 1.0, 0, inverse, total.exponent)
             message[i] = share * (window.end_us - at) * unit
 
 
@@ -258,7 +266,7 @@ def share_at_end(links: Links, window: PathWindow, counts: Counts, total: PathTo
         p = _find_leaving_event(links, window, w)
         s, m, k, begins = _enter(links, window, counts, p)
         if p >= 0 and window.end_us - s == total.length and total.length > 0:
-            share = _share(m, k, 1.0, 0, 1.0 / total.mantissa, total.exponent)
+            share = share_paths(m, k, 1.0, 0, 1.0 / total.mantissa, total.exponent)
             crossing[w] = share * (window.end_us - begins) / total.length
     return crossing
 
