@@ -133,7 +133,7 @@ def count_forward(links: Links, window: PathWindow, counts: Counts) -> None:
 
 
 @numba.njit(cache=True, inline="always")
-def _find_leaving_event(links: Links, window: PathWindow, worker: int) -> int:
+def find_leaving_event(links: Links, window: PathWindow, worker: int) -> int:
     """Return the event from which a useful edge of this worker crosses the end of the window, or -1."""
     p = int(window.last_inside[worker])
     if p < 0 or links.following[p] < 0 or links.edge_activity[links.following[p]] == _WAITING:
@@ -146,7 +146,7 @@ def _measure_longest(links: Links, window: PathWindow, counts: Counts) -> int:
     low = window.low
     longest = window.end_us - window.start_us if len(window.spanning) > 0 else 0
     for w in range(len(window.last_inside)):
-        p = _find_leaving_event(links, window, w)
+        p = find_leaving_event(links, window, w)
         if p >= low:
             longest = max(longest, window.end_us - counts.origin[p - low])
             counts.goes_on[p - low] = 1
@@ -168,7 +168,7 @@ def total_paths(links: Links, window: PathWindow, counts: Counts) -> PathTotal:
     length = _measure_longest(links, window, counts)
     m, k = (float(len(window.spanning)) if length == window.end_us - window.start_us else 0.0), 0
     for w in range(len(window.last_inside)):
-        p = _find_leaving_event(links, window, w)
+        p = find_leaving_event(links, window, w)
         if p >= low and window.end_us - counts.origin[p - low] == length:
             m, k = _add(m, k, counts.mantissa[p - low], counts.exponent[p - low])
         elif 0 <= p < low and window.end_us - window.start_us == length:
@@ -220,7 +220,7 @@ def count_backward(links: Links, window: PathWindow, counts: Counts) -> None:
 
 
 @numba.njit(cache=True, inline="always")
-def _enter(links: Links, window: PathWindow, forward: Counts, tail: int) -> tuple[int, float, int, int]:
+def enter_edge(links: Links, window: PathWindow, forward: Counts, tail: int) -> tuple[int, float, int, int]:
     """Return origin and count of the paths over the edge from `tail`, and when it begins in the window."""
     if tail < window.low:
         return window.start_us, 1.0, 0, window.start_us
@@ -245,11 +245,11 @@ def share_edges(
         # a critical path through this event comes from this origin
         origin = -backward.origin[i] - length
         if p >= 0 and links.edge_activity[low + i] != _WAITING:
-            s, m, k, begins = _enter(links, window, forward, p)
+            s, m, k, begins = enter_edge(links, window, forward, p)
             if s == origin:
                 share = share_paths(m, k, backward.mantissa[i], backward.exponent[i], inverse, total.exponent)
                 local[i] = share * (at - begins) * unit
-        s, m, k, begins = _enter(links, window, forward, j)
+        s, m, k, begins = enter_edge(links, window, forward, j)
         if j >= 0 and s == origin:
             share = share_paths(m, k, backward.mantissa[i], backward.exponent[i], inverse, total.exponent)
             message[i] = share * (at - begins) * unit
@@ -263,8 +263,8 @@ def share_at_end(links: Links, window: PathWindow, counts: Counts, total: PathTo
     """Apply equation 3.3 to each worker's edge across the end of the window."""
     crossing = np.zeros(len(window.last_inside), dtype=np.float64)
     for w in range(len(crossing)):
-        p = _find_leaving_event(links, window, w)
-        s, m, k, begins = _enter(links, window, counts, p)
+        p = find_leaving_event(links, window, w)
+        s, m, k, begins = enter_edge(links, window, counts, p)
         if p >= 0 and window.end_us - s == total.length and total.length > 0:
             share = share_paths(m, k, 1.0, 0, 1.0 / total.mantissa, total.exponent)
             crossing[w] = share * (window.end_us - begins) / total.length
@@ -277,7 +277,7 @@ def count_uncovered(links: Links, window: PathWindow) -> tuple[int, int]:
     uncaused, holes = 0, 0
     reach = window.end_us if len(window.spanning) == 0 else window.start_us
     for w in range(len(window.last_inside)):
-        p = _find_leaving_event(links, window, w)
+        p = find_leaving_event(links, window, w)
         if p >= 0:
             reach = min(reach, max(window.start_us, links.time[p]))
     for i in range(window.low, window.high):

@@ -1,7 +1,4 @@
-"""Critical participation of every edge in a window of the activity graph (Algorithm 2, equations 3.1-3.5).
-
-A path drawn at random among the critical ones is given for comparison (section 3.7.4).
-"""
+"""Critical participation of every edge in a window of the activity graph (Algorithm 2, equations 3.1-3.5)."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
 from penstock.diagnose.path.counts import (
@@ -26,9 +22,7 @@ from penstock.diagnose.path.counts import (
     total_paths,
 )
 from penstock.diagnose.path.graph import ActivityGraph
-from penstock.diagnose.trace.events import Activity, Codes, Floats, Indices
-
-_WAITING = int(Activity.WAITING)
+from penstock.diagnose.trace.events import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,88 +140,3 @@ def _share_spanning(window: PathWindow, total: PathTotal) -> Floats:
     # beside a number of paths that exceeds a float, these single paths have no measurable share
     share = 1.0 / total.mantissa if whole and total.exponent == 0 else 0.0
     return np.full(len(window.spanning), share)
-
-
-def draw_path(graph: ActivityGraph, window: PathWindow, seed: int = 0) -> tuple[dict[str, float], Indices]:
-    """Return the activities' shares of one critical path, drawn at random, and its events, last first."""
-    links = to_links(graph)
-    forward = allocate_counts(window)
-    count_forward(links, window, forward)
-    total = PathTotal(*total_paths(links, window, forward))
-    end = _draw_end(links, window, forward, total, np.random.default_rng(seed).random())
-    shares = np.zeros(len(Activity))
-    if total.length <= 0 or end < 0:
-        return {}, np.empty(0, dtype=np.int32)
-    events = _walk_back(links, window, forward, end, seed, graph.trace.activity, shares)
-    shares /= max(shares.sum(), 1e-300)
-    return {kind.label: float(shares[kind]) for kind in Activity if shares[kind] > 0}, events
-
-
-@numba.njit(cache=True)
-def _walk_back(
-    links: Links, window: PathWindow, forward: Counts, end: int, seed: int, activity: Codes, shares: Floats
-) -> Indices:
-    """Walk back from the end over edges drawn with the probability of the paths over each."""
-    np.random.seed(seed)
-    events = np.empty(window.high - window.low, dtype=np.int32)
-    origin = forward.origin[end - window.low]
-    size, i = 0, end
-    q = links.following[i]
-    if q >= window.high and links.edge_activity[q] != _WAITING:
-        shares[links.edge_activity[q]] += window.end_us - links.time[i]
-    elif links.target[i] >= window.high:
-        shares[activity[i]] += window.end_us - links.time[i]
-    while i >= window.low:
-        events[size] = i
-        size += 1
-        p, j = links.previous[i], links.source[i]
-        by_worker = _weigh_edge(links, window, forward, p, i, origin, False)
-        by_message = _weigh_edge(links, window, forward, j, i, origin, True)
-        if by_worker + by_message == 0.0:
-            break
-        takes_message = np.random.random() * (by_worker + by_message) >= by_worker
-        kind = activity[i] if takes_message else links.edge_activity[i]
-        tail = j if takes_message else p
-        shares[kind] += links.time[i] - max(links.time[tail], window.start_us)
-        i = tail
-    return events[:size].copy()
-
-
-@numba.njit(cache=True)
-def _weigh_edge(
-    links: Links, window: PathWindow, forward: Counts, tail: int, head: int, origin: int, is_message: bool
-) -> float:
-    """Return the number of paths over one edge into `head`, scaled to the exponent of `head`."""
-    if tail < 0 or (not is_message and links.edge_activity[head] == _WAITING):
-        return 0.0
-    m, k, s = 1.0, 0, window.start_us
-    if tail >= window.low:
-        t = tail - window.low
-        m, k, s = forward.mantissa[t], forward.exponent[t], forward.origin[t]
-    if s != origin or forward.exponent[head - window.low] - k > 1:
-        return 0.0
-    scale = 1.0 if forward.exponent[head - window.low] == k else 2.0**-256
-    return float(m * scale)
-
-
-@numba.njit(cache=True)
-def _draw_end(links: Links, window: PathWindow, forward: Counts, total: PathTotal, chance: float) -> int:
-    """Return the last event of a path, drawn with the probability of the critical paths that end there."""
-    held = 0.0
-    last = -1
-    for i in range(window.low, window.high):
-        q = links.following[i]
-        leaves = q >= window.high and links.edge_activity[q] != _WAITING
-        crosses = links.target[i] >= window.high
-        reached = window.end_us if leaves or crosses else links.time[i]
-        final = leaves or crosses or not forward.goes_on[i - window.low]
-        if final and reached - forward.origin[i - window.low] == total.length:
-            exponent = forward.exponent[i - window.low] - total.exponent
-            if exponent == 0:
-                held += (leaves + crosses + (not leaves and not crosses)) * (
-                    forward.mantissa[i - window.low] / total.mantissa
-                )
-            last = i
-            if held >= chance:
-                return last
-    return last
