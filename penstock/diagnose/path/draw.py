@@ -28,8 +28,7 @@ _ENDS, _BY_WORKER, _BY_MESSAGE = range(3)
 def draw_path(graph: ActivityGraph, window: PathWindow, seed: int = 0) -> tuple[dict[str, float], Indices]:
     """Return the activities' shares of one critical path, and its events in the window, last first."""
     links, forward, random = to_links(graph), allocate_counts(window), np.random.default_rng(seed)
-    count_forward(links, window, forward)
-    total = PathTotal(*total_paths(links, window, forward))
+    total = PathTotal(*total_paths(links, window, forward, count_forward(links, window, forward)))
     if total.length <= 0:
         return {}, np.empty(0, dtype=np.int32)
     end = _draw_end(links, window, forward, total, random.random())

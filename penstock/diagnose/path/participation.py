@@ -13,12 +13,13 @@ from penstock.diagnose.path.counts import (
     Links,
     PathTotal,
     PathWindow,
-    advance_workers,
-    count_backward,
     count_forward,
     count_uncovered,
+    find_under_way,
+    move_last,
     share_at_end,
     share_edges,
+    share_leaving,
     total_paths,
 )
 from penstock.diagnose.path.graph import ActivityGraph
@@ -92,31 +93,32 @@ class _Rolling:
         before, under_way = self._last.copy(), self._sent
         self._advance(high)
         spanning = under_way[self._graph.target[under_way] >= high]
-        return PathWindow(start, end, low, high, before, self._last.copy(), spanning)
+        leaving = self._sent[len(spanning) :]
+        return PathWindow(start, end, low, high, before, self._last.copy(), leaving, spanning)
 
     def _advance(self, to: int) -> None:
         graph = self._graph
-        sends = advance_workers(graph.trace.worker, graph.target, self._at, to, self._last)
+        move_last(graph.trace.worker, self._at, to, self._last)
+        sends = find_under_way(graph.target, self._at, to)
         self._sent = np.concatenate([self._sent[graph.target[self._sent] >= to], sends])
         self._at = to
 
 
 def measure_participation(graph: ActivityGraph, window: PathWindow) -> Participation:
     """Return the critical participation of every edge in the window; all of them sum to 1 (equation 3.5)."""
-    links = to_links(graph)
-    forward, backward = allocate_counts(window), allocate_counts(window)
-    count_forward(links, window, forward)
-    count_backward(links, window, backward)
-    total = PathTotal(*total_paths(links, window, forward))
+    links, counts = to_links(graph), allocate_counts(window)
+    total = PathTotal(*total_paths(links, window, counts, count_forward(links, window, counts)))
+    crossing, sent = (share(links, window, counts, total) for share in (share_at_end, share_leaving))
     local, message = (np.empty(window.high - window.low) for _ in range(2))
-    share_edges(links, window, forward, backward, total, local, message)
+    share_edges(links, window, counts, total, local, message)
+    message[window.leaving - window.low] = sent
     return Participation(
         window=window,
         length_us=int(total.length),
         paths_log10=_to_log10(total),
         local=local,
         message=message,
-        crossing=share_at_end(links, window, forward, total),
+        crossing=crossing,
         spanning=_share_spanning(window, total),
         instrumentation=Instrumentation(*(int(value) for value in count_uncovered(links, window))),
     )
@@ -125,7 +127,7 @@ def measure_participation(graph: ActivityGraph, window: PathWindow) -> Participa
 def allocate_counts(window: PathWindow) -> Counts:
     """Return empty arrays for the path counts of a window; numpy's are faster, it asks for huge pages."""
     size = window.high - window.low
-    origin, exponent = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    origin, exponent = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int32)
     return Counts(origin, np.empty(size), exponent, np.empty(size, dtype=np.uint8))
 
 
