@@ -14,8 +14,9 @@ from penstock.diagnose.answer import LatencyFinding, add_gains, answer_in_words,
 from penstock.diagnose.log.application import ApplicationLog
 from penstock.diagnose.log.files import LogFiles, find_logs
 from penstock.diagnose.log.reader import read_application
+from penstock.diagnose.path.draw import draw_path
 from penstock.diagnose.path.graph import ActivityGraph, Repairs
-from penstock.diagnose.path.participation import Participation, cut_windows, draw_path, measure_participation
+from penstock.diagnose.path.participation import Participation, cut_windows, measure_participation
 from penstock.diagnose.path.parts import Part, analyse_log_parts, analyse_trace_parts
 from penstock.diagnose.path.spans import Span
 from penstock.diagnose.path.summary import Summary, join_summaries, mix_shares, summarise, summarise_graph

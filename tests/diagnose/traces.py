@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from graphlib import TopologicalSorter
 
 import numpy as np
 import pytest
@@ -175,6 +176,55 @@ def plain_participation(edges):
     return shares, len(paths), longest
 
 
+@dataclass(frozen=True)
+class ExactPaths:
+    """The critical paths of a window, counted with integers of any size."""
+
+    number: int
+    length: int
+    over: dict[Edge, int]  # how many of them pass each edge
+
+
+def count_exactly(edges: Sequence[Edge]) -> ExactPaths:
+    """Count the paths of greatest weight (definition 12) without listing them."""
+    useful = [edge for edge in edges if edge.activity != Activity.WAITING]
+    into, out = _count_to(useful, "tail", "head"), _count_to(useful, "head", "tail")
+    last = set(into) - {edge.tail for edge in useful}
+    longest = max((into[vertex][0] for vertex in last), default=0)
+    number = sum(count for vertex in last for length, count in [into[vertex]] if length == longest)
+    over = {}
+    for edge in useful:
+        (before, come), (after, go) = into[edge.tail], out[edge.head]
+        over[edge] = come * go if before + edge.ends - edge.begins + after == longest else 0
+    return ExactPaths(number, longest, over)
+
+
+def _count_to(edges, tail, head):
+    """Return for every vertex the weight and the number of the heaviest paths that lead to it."""
+    entering: dict[object, list[Edge]] = {}
+    for edge in edges:
+        entering.setdefault(getattr(edge, tail), [])
+        entering.setdefault(getattr(edge, head), []).append(edge)
+    order = TopologicalSorter({v: [getattr(e, tail) for e in found] for v, found in entering.items()})
+    best: dict[object, tuple[int, int]] = {}
+    for vertex in order.static_order():
+        found = [(best[getattr(e, tail)], e.ends - e.begins) for e in entering[vertex]]
+        longest = max((length + more for (length, _), more in found), default=0)
+        ways = sum(count for (length, count), more in found if length + more == longest)
+        best[vertex] = (longest, ways if found else 1)
+    return best
+
+
+def exact_shares(edges: Sequence[Edge]) -> tuple[dict[Edge, Fraction], ExactPaths]:
+    """Return equation 3.2 from exact counts, for windows with too many paths to list."""
+    paths = count_exactly(edges)
+    whole = paths.length * paths.number
+    shares = {
+        edge: Fraction(ways * (edge.ends - edge.begins), whole) for edge, ways in paths.over.items() if whole
+    }
+    return shares, paths
+
+
 def figure_3_3():
     """Three workers over [0, 10]; all nine paths pass (u, v) of W2; (a, b) and (c, d) end in waiting."""
     return ordered(
@@ -225,6 +275,18 @@ def ladder(rungs):
         groups.append(message("q", at, "p", at + 3, 2 * step + 1))
     busy = [activity("p", 0, 4 * rungs), activity("q", 0, 4 * rungs)]
     return ordered(*busy, *groups)
+
+
+def ladders(rungs, times):
+    """Ladders joined by rungs of 50,000, and at last an edge that every path passes."""
+    lengths = ([4] * rungs + [50_000]) * times + [4] * rungs
+    groups, at = [], 0
+    for step, length in enumerate(lengths):
+        groups.append(message("p", at, "q", at + length - 1, 2 * step))
+        groups.append(message("q", at, "p", at + length - 1, 2 * step + 1))
+        at += length
+    busy = [activity("p", 0, at + 100), activity("q", 0, at)]
+    return ordered(*busy, *groups, message("q", at, "p", at + 1, 2 * len(lengths)))
 
 
 def same(found, expected):

@@ -20,6 +20,7 @@ _WAITING = int(Activity.WAITING)
 _BASE = 2.0**256
 _INVERSE_BASE = 2.0**-256
 _NEVER = 2**62
+_READ_AHEAD = 512
 
 
 class Links(NamedTuple):
@@ -36,7 +37,8 @@ class Links(NamedTuple):
 class PathWindow(NamedTuple):
     """A snapshot of events `low` up to `high`, with each worker's last event before its start and its end.
 
-    `spanning` are the sends of messages that are under way during all of it.
+    `leaving` are its sends of messages that are received after it, `spanning` the sends of messages that are
+    under way during all of it.
     """
 
     start_us: int
@@ -45,6 +47,7 @@ class PathWindow(NamedTuple):
     high: int
     last_before: Indices
     last_inside: Indices
+    leaving: Indices
     spanning: Indices
 
 
@@ -53,7 +56,7 @@ class Counts(NamedTuple):
 
     origin: Times
     mantissa: Floats
-    exponent: Times
+    exponent: Indices
     goes_on: Codes
 
 
@@ -66,18 +69,32 @@ class PathTotal(NamedTuple):
 
 
 @numba.njit(cache=True)
-def advance_workers(worker: Indices, target: Indices, at: int, to: int, last: Indices) -> Indices:
-    """Move each worker's last event up to `to`; return the sends on the way that are received after it."""
-    under_way = np.zeros(len(last), dtype=np.int32)
-    held = 0
+def move_last(worker: Indices, at: int, to: int, last: Indices) -> None:
+    """Move each worker's last event from before `at` to before `to`, searching backward."""
+    is_found = np.zeros(len(last), dtype=np.bool_)
+    missing = len(last)
+    for i in range(to - 1, at - 1, -1):
+        w = worker[i]
+        if not is_found[w]:
+            last[w], is_found[w] = i, True
+            missing -= 1
+            if missing == 0:
+                return
+
+
+@numba.njit(cache=True)
+def find_under_way(target: Indices, at: int, to: int) -> Indices:
+    """Return the sends between two events that are received after them."""
+    number = 0
     for i in range(at, to):
-        last[worker[i]] = i
-        if target[i] >= to:
-            if held == len(under_way):
-                under_way = np.concatenate((under_way, np.zeros(held + 16, dtype=np.int32)))
-            under_way[held] = i
-            held += 1
-    return under_way[:held].copy()
+        number += target[i] >= to
+    found = np.empty(number, dtype=np.int32)
+    number = 0
+    for i in range(at, to):
+        if number < len(found) and target[i] >= to:
+            found[number] = i
+            number += 1
+    return found
 
 
 @numba.njit(cache=True, inline="always")
@@ -107,33 +124,38 @@ def _join(s1: int, m1: float, k1: int, s2: int, m2: float, k2: int) -> tuple[int
 
 
 @numba.njit(cache=True)
-def count_forward(links: Links, window: PathWindow, counts: Counts) -> None:
-    """Count, for every event of the window, the longest paths that lead to it; fills `counts`."""
-    low, start = window.low, window.start_us
-    origin, mantissa, exponent, goes_on = counts.origin, counts.mantissa, counts.exponent, counts.goes_on
+def count_forward(links: Links, window: PathWindow, counts: Counts) -> int:
+    """Count, for every event of the window, the longest paths that lead to it; fills `counts`.
+
+    Return the length of the longest path to any event.
+    """
+    time, previous, _, source, _, edge_activity = links
+    origin, mantissa, exponent, goes_on = counts
+    low, start, longest = window.low, window.start_us, 0
     for i in range(low, window.high):
-        s, m, k = _NEVER, 0.0, 0
+        s, m, k, at = _NEVER, 0.0, 0, time[i]
         goes_on[i - low] = 0
-        p = links.previous[i]
+        p, j = previous[i], source[i]
         # an event on the border is the border's vertex, even if its worker waited until then
-        if 0 <= p < low and (links.edge_activity[i] != _WAITING or links.time[i] == start):
+        if 0 <= p < low and (edge_activity[i] != _WAITING or at == start):
             s, m, k = start, 1.0, 0
-        elif p >= low and links.edge_activity[i] != _WAITING:
+        elif p >= low and edge_activity[i] != _WAITING:
             s, m, k = origin[p - low], mantissa[p - low], exponent[p - low]
             goes_on[p - low] = 1
-        j = links.source[i]
         if j >= low:
             s, m, k = _join(s, m, k, origin[j - low], mantissa[j - low], exponent[j - low])
             goes_on[j - low] = 1
-        elif j >= 0 and links.time[i] > start:
+        elif j >= 0 and at > start:
             s, m, k = _join(s, m, k, start, 1.0, 0)
         if m == 0.0:
-            s, m = links.time[i], 1.0
+            s, m = at, 1.0
         origin[i - low], mantissa[i - low], exponent[i - low] = s, m, k
+        longest = max(longest, at - s)
+    return longest
 
 
 @numba.njit(cache=True, inline="always")
-def _find_leaving_event(links: Links, window: PathWindow, worker: int) -> int:
+def find_leaving_event(links: Links, window: PathWindow, worker: int) -> int:
     """Return the event from which a useful edge of this worker crosses the end of the window, or -1."""
     p = int(window.last_inside[worker])
     if p < 0 or links.following[p] < 0 or links.edge_activity[links.following[p]] == _WAITING:
@@ -142,77 +164,68 @@ def _find_leaving_event(links: Links, window: PathWindow, worker: int) -> int:
 
 
 @numba.njit(cache=True)
-def _measure_longest(links: Links, window: PathWindow, counts: Counts) -> int:
+def _lengthen(links: Links, window: PathWindow, counts: Counts, longest: int) -> int:
+    """Return the length of the longest path, those over the window's end included; marks where they go on."""
     low = window.low
-    longest = window.end_us - window.start_us if len(window.spanning) > 0 else 0
+    if len(window.spanning) > 0:
+        longest = window.end_us - window.start_us
     for w in range(len(window.last_inside)):
-        p = _find_leaving_event(links, window, w)
+        p = find_leaving_event(links, window, w)
         if p >= low:
             longest = max(longest, window.end_us - counts.origin[p - low])
             counts.goes_on[p - low] = 1
         elif p >= 0:
-            longest = max(longest, window.end_us - window.start_us)
-    for i in range(low, window.high):
-        reached = links.time[i]
-        if links.target[i] >= window.high:
-            reached = window.end_us
-            counts.goes_on[i - low] = 1
-        longest = max(longest, reached - counts.origin[i - low])
-    return int(longest)
+            longest = window.end_us - window.start_us
+    for i in window.leaving:
+        longest = max(longest, window.end_us - counts.origin[i - low])
+        counts.goes_on[i - low] = 1
+    return longest
 
 
 @numba.njit(cache=True)
-def total_paths(links: Links, window: PathWindow, counts: Counts) -> PathTotal:
-    """Return length and number N of the transient critical paths (definition 12)."""
+def total_paths(links: Links, window: PathWindow, counts: Counts, longest: int) -> PathTotal:
+    """Return length and number N of the transient critical paths (definition 12).
+
+    `longest` is what `count_forward` returned.
+    """
     low = window.low
-    length = _measure_longest(links, window, counts)
+    length = _lengthen(links, window, counts, longest)
     m, k = (float(len(window.spanning)) if length == window.end_us - window.start_us else 0.0), 0
     for w in range(len(window.last_inside)):
-        p = _find_leaving_event(links, window, w)
+        p = find_leaving_event(links, window, w)
         if p >= low and window.end_us - counts.origin[p - low] == length:
             m, k = _add(m, k, counts.mantissa[p - low], counts.exponent[p - low])
         elif 0 <= p < low and window.end_us - window.start_us == length:
             m, k = _add(m, k, 1.0, 0)
+    for i in window.leaving:
+        if window.end_us - counts.origin[i - low] == length:
+            m, k = _add(m, k, counts.mantissa[i - low], counts.exponent[i - low])
     for i in range(window.high - low):
-        crosses = links.target[low + i] >= window.high
-        ends = crosses and window.end_us - counts.origin[i] == length
-        if ends or (not counts.goes_on[i] and links.time[low + i] - counts.origin[i] == length):
+        if not counts.goes_on[i] and links.time[low + i] - counts.origin[i] == length:
             m, k = _add(m, k, counts.mantissa[i], counts.exponent[i])
     return PathTotal(length, m, k)
 
 
 @numba.njit(cache=True, inline="always")
-def _share(m1: float, k1: int, m2: float, k2: int, inverse: float, k: int) -> float:
-    """Return c1 · c2 / N of Algorithm 2; no edge has more than N paths, so the exponent is at most 0."""
+def share_paths(m1: float, k1: int, m2: float, k2: int, inverse: float, k: int) -> float:
+    """Return c1 · c2 / N of Algorithm 2, where `inverse` is 1 over the mantissa of N and `k` its exponent.
+
+    Mantissas lie from 1 to 2^256, so a product of two reaches 2^512: only from an exponent of -3 on is
+    nothing left. No edge has more than N paths, but a count rounded up to the next power may seem to.
+    """
     exponent = k1 + k2 - k
-    if exponent >= 0:
-        return (m1 * inverse) * m2
-    return (m1 * inverse) * (m2 * _INVERSE_BASE) if exponent == -1 else 0.0
-
-
-@numba.njit(cache=True)
-def count_backward(links: Links, window: PathWindow, counts: Counts) -> None:
-    """Count, for every event of the window, the longest paths that leave it; `origin` is minus their end."""
-    low, high, end = window.low, window.high, window.end_us
-    origin, mantissa, exponent = counts.origin, counts.mantissa, counts.exponent
-    for i in range(high - 1, low - 1, -1):
-        e, m, k = _NEVER, 0.0, 0
-        q, j = links.following[i], links.target[i]
-        if q >= 0 and links.edge_activity[q] != _WAITING:
-            e, m, k = -end, 1.0, 0
-            if q < high:
-                e, m, k = origin[q - low], mantissa[q - low], exponent[q - low]
-        if j >= high:
-            e, m, k = _join(e, m, k, -end, 1.0, 0)
-        elif j >= 0:
-            e, m, k = _join(e, m, k, origin[j - low], mantissa[j - low], exponent[j - low])
-        if m == 0.0:
-            e, m = -links.time[i], 1.0
-        origin[i - low], mantissa[i - low], exponent[i - low] = e, m, k
+    share = (m1 * inverse) * (m2 * _INVERSE_BASE)
+    if exponent == -1:
+        return share
+    if exponent == 0:
+        return share * _BASE
+    if exponent == -2:
+        return share * _INVERSE_BASE
+    return share * _BASE * _BASE if exponent == 1 else 0.0
 
 
 @numba.njit(cache=True, inline="always")
-def _enter(links: Links, window: PathWindow, forward: Counts, tail: int) -> tuple[int, float, int, int]:
+def enter_edge(links: Links, window: PathWindow, forward: Counts, tail: int) -> tuple[int, float, int, int]:
     """Return origin and count of the paths over the edge from `tail`, and when it begins in the window."""
     if tail < window.low:
         return window.start_us, 1.0, 0, window.start_us
@@ -222,32 +235,64 @@ def _enter(links: Links, window: PathWindow, forward: Counts, tail: int) -> tupl
 
 @numba.njit(cache=True)
 def share_edges(
-    links: Links, window: PathWindow, forward: Counts, backward: Counts, total: PathTotal,
-    local: Floats, message: Floats,
-) -> None:  # fmt: skip
-    """Apply equation 3.3 to the edges at each event; fills `local` and `message`, see `Participation`."""
-    low, length = window.low, total.length
-    local[:] = 0.0
-    message[:] = 0.0
-    if length <= 0:
-        return
-    inverse, unit = 1.0 / total.mantissa, 1.0 / length
-    for i in range(window.high - low):
-        p, j, at = links.previous[low + i], links.source[low + i], links.time[low + i]
-        # a critical path through this event comes from this origin
-        origin = -backward.origin[i] - length
-        if p >= 0 and links.edge_activity[low + i] != _WAITING:
-            s, m, k, begins = _enter(links, window, forward, p)
-            if s == origin:
-                share = _share(m, k, backward.mantissa[i], backward.exponent[i], inverse, total.exponent)
-                local[i] = share * (at - begins) * unit
-        s, m, k, begins = _enter(links, window, forward, j)
-        if j >= 0 and s == origin:
-            share = _share(m, k, backward.mantissa[i], backward.exponent[i], inverse, total.exponent)
-            message[i] = share * (at - begins) * unit
-        elif links.target[low + i] >= window.high and window.end_us - forward.origin[i] == length:
-            share = _share(forward.mantissa[i], forward.exponent[i], 1.0, 0, inverse, total.exponent)
-            message[i] = share * (window.end_us - at) * unit
+    links: Links, window: PathWindow, counts: Counts, total: PathTotal, local: Floats, message: Floats
+) -> float:
+    """Count paths backward, and apply equation 3.3 to the edges into each event on the way.
+
+    Fills `local` and `message`, see `Participation`. The counts of an event are replaced by the backward
+    ones, with minus the end of its paths as origin: its forward ones serve edges to later events only, and
+    those have been seen. Return a number without meaning, so that what is read ahead is read.
+    """
+    ahead = 0.0
+    time, previous, following, source, target, edge_activity = links
+    origin, mantissa, exponent, _ = counts
+    low, high, start, end, length = window.low, window.high, window.start_us, window.end_us, total.length
+    inverse, unit = (1.0 / total.mantissa, 1.0 / length) if length > 0 else (0.0, 0.0)
+    for i in range(high - 1, low - 1, -1):
+        # the events before come in no order that a processor foresees, but are near: this halves the time
+        early = max(i - low - _READ_AHEAD, 0)
+        ahead += origin[early] + mantissa[early] + exponent[early] + time[early + low]
+        e, m, k, at = _NEVER, 0.0, 0, time[i]
+        q, r, p, j = following[i], target[i], previous[i], source[i]
+        if q >= 0 and edge_activity[q] != _WAITING:
+            e, m, k = -end, 1.0, 0
+            if q < high:
+                e, m, k = origin[q - low], mantissa[q - low], exponent[q - low]
+        if r >= high:
+            e, m, k = _join(e, m, k, -end, 1.0, 0)
+        elif r >= 0:
+            e, m, k = _join(e, m, k, origin[r - low], mantissa[r - low], exponent[r - low])
+        if m == 0.0:
+            e, m = -at, 1.0
+        by_worker = by_message = 0.0
+        if p >= 0 and edge_activity[i] != _WAITING:
+            s, m1, k1, begins = start, 1.0, 0, start
+            if p >= low:
+                s, m1, k1, begins = origin[p - low], mantissa[p - low], exponent[p - low], time[p]
+            # a critical path through this event has its whole length between its origin and its end
+            if -e - s == length:
+                by_worker = share_paths(m1, k1, m, k, inverse, total.exponent) * (at - begins) * unit
+        if j >= 0:
+            s, m1, k1, begins = start, 1.0, 0, start
+            if j >= low:
+                s, m1, k1, begins = origin[j - low], mantissa[j - low], exponent[j - low], time[j]
+            if -e - s == length:
+                by_message = share_paths(m1, k1, m, k, inverse, total.exponent) * (at - begins) * unit
+        local[i - low], message[i - low] = by_worker, by_message
+        origin[i - low], mantissa[i - low], exponent[i - low] = e, m, k
+    return ahead
+
+
+@numba.njit(cache=True)
+def share_leaving(links: Links, window: PathWindow, counts: Counts, total: PathTotal) -> Floats:
+    """Apply equation 3.3 to each message that leaves the window, with forward counts."""
+    shares = np.zeros(len(window.leaving), dtype=np.float64)
+    for place, i in enumerate(window.leaving):
+        s, m, k, begins = enter_edge(links, window, counts, i)
+        if window.end_us - s == total.length and total.length > 0:
+            share = share_paths(m, k, 1.0, 0, 1.0 / total.mantissa, total.exponent)
+            shares[place] = share * (window.end_us - begins) / total.length
+    return shares
 
 
 @numba.njit(cache=True)
@@ -255,10 +300,10 @@ def share_at_end(links: Links, window: PathWindow, counts: Counts, total: PathTo
     """Apply equation 3.3 to each worker's edge across the end of the window."""
     crossing = np.zeros(len(window.last_inside), dtype=np.float64)
     for w in range(len(crossing)):
-        p = _find_leaving_event(links, window, w)
-        s, m, k, begins = _enter(links, window, counts, p)
+        p = find_leaving_event(links, window, w)
+        s, m, k, begins = enter_edge(links, window, counts, p)
         if p >= 0 and window.end_us - s == total.length and total.length > 0:
-            share = _share(m, k, 1.0, 0, 1.0 / total.mantissa, total.exponent)
+            share = share_paths(m, k, 1.0, 0, 1.0 / total.mantissa, total.exponent)
             crossing[w] = share * (window.end_us - begins) / total.length
     return crossing
 
@@ -266,23 +311,25 @@ def share_at_end(links: Links, window: PathWindow, counts: Counts, total: PathTo
 @numba.njit(cache=True)
 def count_uncovered(links: Links, window: PathWindow) -> tuple[int, int]:
     """Check section 3.3.4: count events without a cause, and spans in which all wait."""
-    uncaused, holes = 0, 0
-    reach = window.end_us if len(window.spanning) == 0 else window.start_us
+    time, previous, _, source, _, edge_activity = links
+    low, high, uncaused, holes = window.low, window.high, 0, 0
+    # the first event from which edges cover the time up to the window's end; none yet, or before the window
+    covered = high if len(window.spanning) == 0 else low - 1
     for w in range(len(window.last_inside)):
-        p = _find_leaving_event(links, window, w)
+        p = find_leaving_event(links, window, w)
         if p >= 0:
-            reach = min(reach, max(window.start_us, links.time[p]))
-    for i in range(window.low, window.high):
-        if links.target[i] >= window.high:
-            reach = min(reach, links.time[i])
-    for i in range(window.high - 1, window.low - 1, -1):
-        at = links.time[i]
-        if at < reach:
-            holes, reach = holes + 1, at
-        p, j = links.previous[i], links.source[i]
-        uncaused += p < 0 and j < 0 and at > window.start_us
-        if p >= 0 and links.edge_activity[i] != _WAITING:
-            reach = min(reach, max(window.start_us, links.time[p]))
-        if j >= 0:
-            reach = min(reach, max(window.start_us, links.time[j]))
-    return uncaused, holes + (reach > window.start_us)
+            covered = min(covered, p)
+    for i in window.leaving:
+        covered = min(covered, i)
+    for i in range(high - 1, low - 1, -1):
+        if i < covered:
+            holes += time[i] < (time[covered] if covered < high else window.end_us)
+            covered = i
+        p, j = previous[i], source[i]
+        if p < 0 and j < 0:
+            uncaused += time[i] > window.start_us
+        useful = (p >= 0) & (edge_activity[i] != _WAITING)
+        covered = min(covered, p if useful else covered, j if j >= 0 else covered)
+    if covered >= low:
+        holes += (time[covered] if covered < high else window.end_us) > window.start_us
+    return uncaused, holes

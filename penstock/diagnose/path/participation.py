@@ -1,7 +1,4 @@
-"""Critical participation of every edge in a window of the activity graph (Algorithm 2, equations 3.1-3.5).
-
-A path drawn at random among the critical ones is given for comparison (section 3.7.4).
-"""
+"""Critical participation of every edge in a window of the activity graph (Algorithm 2, equations 3.1-3.5)."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
 from penstock.diagnose.path.counts import (
@@ -17,18 +13,17 @@ from penstock.diagnose.path.counts import (
     Links,
     PathTotal,
     PathWindow,
-    advance_workers,
-    count_backward,
     count_forward,
     count_uncovered,
+    find_under_way,
+    move_last,
     share_at_end,
     share_edges,
+    share_leaving,
     total_paths,
 )
 from penstock.diagnose.path.graph import ActivityGraph
-from penstock.diagnose.trace.events import Activity, Codes, Floats, Indices
-
-_WAITING = int(Activity.WAITING)
+from penstock.diagnose.trace.events import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,31 +93,32 @@ class _Rolling:
         before, under_way = self._last.copy(), self._sent
         self._advance(high)
         spanning = under_way[self._graph.target[under_way] >= high]
-        return PathWindow(start, end, low, high, before, self._last.copy(), spanning)
+        leaving = self._sent[len(spanning) :]
+        return PathWindow(start, end, low, high, before, self._last.copy(), leaving, spanning)
 
     def _advance(self, to: int) -> None:
         graph = self._graph
-        sends = advance_workers(graph.trace.worker, graph.target, self._at, to, self._last)
+        move_last(graph.trace.worker, self._at, to, self._last)
+        sends = find_under_way(graph.target, self._at, to)
         self._sent = np.concatenate([self._sent[graph.target[self._sent] >= to], sends])
         self._at = to
 
 
 def measure_participation(graph: ActivityGraph, window: PathWindow) -> Participation:
     """Return the critical participation of every edge in the window; all of them sum to 1 (equation 3.5)."""
-    links = to_links(graph)
-    forward, backward = allocate_counts(window), allocate_counts(window)
-    count_forward(links, window, forward)
-    count_backward(links, window, backward)
-    total = PathTotal(*total_paths(links, window, forward))
+    links, counts = to_links(graph), allocate_counts(window)
+    total = PathTotal(*total_paths(links, window, counts, count_forward(links, window, counts)))
+    crossing, sent = (share(links, window, counts, total) for share in (share_at_end, share_leaving))
     local, message = (np.empty(window.high - window.low) for _ in range(2))
-    share_edges(links, window, forward, backward, total, local, message)
+    share_edges(links, window, counts, total, local, message)
+    message[window.leaving - window.low] = sent
     return Participation(
         window=window,
         length_us=int(total.length),
         paths_log10=_to_log10(total),
         local=local,
         message=message,
-        crossing=share_at_end(links, window, forward, total),
+        crossing=crossing,
         spanning=_share_spanning(window, total),
         instrumentation=Instrumentation(*(int(value) for value in count_uncovered(links, window))),
     )
@@ -131,7 +127,7 @@ def measure_participation(graph: ActivityGraph, window: PathWindow) -> Participa
 def allocate_counts(window: PathWindow) -> Counts:
     """Return empty arrays for the path counts of a window; numpy's are faster, it asks for huge pages."""
     size = window.high - window.low
-    origin, exponent = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    origin, exponent = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int32)
     return Counts(origin, np.empty(size), exponent, np.empty(size, dtype=np.uint8))
 
 
@@ -146,88 +142,3 @@ def _share_spanning(window: PathWindow, total: PathTotal) -> Floats:
     # beside a number of paths that exceeds a float, these single paths have no measurable share
     share = 1.0 / total.mantissa if whole and total.exponent == 0 else 0.0
     return np.full(len(window.spanning), share)
-
-
-def draw_path(graph: ActivityGraph, window: PathWindow, seed: int = 0) -> tuple[dict[str, float], Indices]:
-    """Return the activities' shares of one critical path, drawn at random, and its events, last first."""
-    links = to_links(graph)
-    forward = allocate_counts(window)
-    count_forward(links, window, forward)
-    total = PathTotal(*total_paths(links, window, forward))
-    end = _draw_end(links, window, forward, total, np.random.default_rng(seed).random())
-    shares = np.zeros(len(Activity))
-    if total.length <= 0 or end < 0:
-        return {}, np.empty(0, dtype=np.int32)
-    events = _walk_back(links, window, forward, end, seed, graph.trace.activity, shares)
-    shares /= max(shares.sum(), 1e-300)
-    return {kind.label: float(shares[kind]) for kind in Activity if shares[kind] > 0}, events
-
-
-@numba.njit(cache=True)
-def _walk_back(
-    links: Links, window: PathWindow, forward: Counts, end: int, seed: int, activity: Codes, shares: Floats
-) -> Indices:
-    """Walk back from the end over edges drawn with the probability of the paths over each."""
-    np.random.seed(seed)
-    events = np.empty(window.high - window.low, dtype=np.int32)
-    origin = forward.origin[end - window.low]
-    size, i = 0, end
-    q = links.following[i]
-    if q >= window.high and links.edge_activity[q] != _WAITING:
-        shares[links.edge_activity[q]] += window.end_us - links.time[i]
-    elif links.target[i] >= window.high:
-        shares[activity[i]] += window.end_us - links.time[i]
-    while i >= window.low:
-        events[size] = i
-        size += 1
-        p, j = links.previous[i], links.source[i]
-        by_worker = _weigh_edge(links, window, forward, p, i, origin, False)
-        by_message = _weigh_edge(links, window, forward, j, i, origin, True)
-        if by_worker + by_message == 0.0:
-            break
-        takes_message = np.random.random() * (by_worker + by_message) >= by_worker
-        kind = activity[i] if takes_message else links.edge_activity[i]
-        tail = j if takes_message else p
-        shares[kind] += links.time[i] - max(links.time[tail], window.start_us)
-        i = tail
-    return events[:size].copy()
-
-
-@numba.njit(cache=True)
-def _weigh_edge(
-    links: Links, window: PathWindow, forward: Counts, tail: int, head: int, origin: int, is_message: bool
-) -> float:
-    """Return the number of paths over one edge into `head`, scaled to the exponent of `head`."""
-    if tail < 0 or (not is_message and links.edge_activity[head] == _WAITING):
-        return 0.0
-    m, k, s = 1.0, 0, window.start_us
-    if tail >= window.low:
-        t = tail - window.low
-        m, k, s = forward.mantissa[t], forward.exponent[t], forward.origin[t]
-    if s != origin or forward.exponent[head - window.low] - k > 1:
-        return 0.0
-    scale = 1.0 if forward.exponent[head - window.low] == k else 2.0**-256
-    return float(m * scale)
-
-
-@numba.njit(cache=True)
-def _draw_end(links: Links, window: PathWindow, forward: Counts, total: PathTotal, chance: float) -> int:
-    """Return the last event of a path, drawn with the probability of the critical paths that end there."""
-    held = 0.0
-    last = -1
-    for i in range(window.low, window.high):
-        q = links.following[i]
-        leaves = q >= window.high and links.edge_activity[q] != _WAITING
-        crosses = links.target[i] >= window.high
-        reached = window.end_us if leaves or crosses else links.time[i]
-        final = leaves or crosses or not forward.goes_on[i - window.low]
-        if final and reached - forward.origin[i - window.low] == total.length:
-            exponent = forward.exponent[i - window.low] - total.exponent
-            if exponent == 0:
-                held += (leaves + crosses + (not leaves and not crosses)) * (
-                    forward.mantissa[i - window.low] / total.mantissa
-                )
-            last = i
-            if held >= chance:
-                return last
-    return last

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.diagnose.path.counts import share_paths
 from penstock.diagnose.path.graph import build_graph
 from penstock.diagnose.path.participation import cut_windows, measure_participation
 from penstock.diagnose.trace.events import Activity
+from penstock_lab.experiments.diagnosis_speed import TraceShape, generate_trace
 from tests.diagnose.traces import (
     Event,
     Kind,
     activity,
     event_lists,
+    exact_shares,
     figure_3_3,
     ladder,
+    ladders,
     message,
     ordered,
     plain_edges,
@@ -106,6 +111,20 @@ def test_equals_the_enumeration_of_all_paths(events, threshold, length):
         compare(found, window, shares, graph)
 
 
+@settings(max_examples=100, deadline=None)
+@given(event_lists(), st.integers(0, 4))
+def test_the_exact_reference_equals_the_enumeration_of_all_paths(events, threshold):
+    edges = plain_edges(events, threshold)
+    listed, number, longest = plain_participation(edges)
+    shares, paths = exact_shares(edges)
+    assert paths.length == longest
+    if longest:
+        assert paths.number == number
+        assert {edge: share for edge, share in shares.items() if share} == {
+            edge: share for edge, share in listed.items() if share
+        }
+
+
 def compare(found, window, shares, graph):
     workers = graph.trace.workers
     local, messages = np.zeros_like(found.local), np.zeros_like(found.message)
@@ -136,6 +155,61 @@ def test_path_counts_beyond_any_float_stay_exact(rungs):
     assert found.paths_log10 == pytest.approx((rungs + 1) * math.log10(2))
     assert total(found) == pytest.approx(1)
     assert found.local.sum() == pytest.approx((4 - 1.5) / 4, rel=0.2)
+
+
+mantissas = st.floats(1.0, 2.0**256, exclude_max=True)
+exponents = st.integers(0, 4)
+
+
+@given(mantissas, exponents, mantissas, exponents, mantissas, st.integers(0, 8))
+def test_a_share_equals_the_exact_quotient_of_its_counts(m1, k1, m2, k2, m, k):
+    exact = Fraction(m1) * Fraction(m2) / Fraction(m) * Fraction(2) ** (256 * (k1 + k2 - k))
+    if exact <= 1 + Fraction(1, 10**12):
+        share = share_paths(m1, k1, m2, k2, 1.0 / m, k)
+        assert share == pytest.approx(float(exact), rel=1e-12, abs=2.0**-255)
+
+
+def test_a_count_that_was_rounded_up_to_the_next_power_keeps_its_share():
+    whole = 2.0**256 * (1 - 2.0**-53)
+    assert share_paths(1.0, 1, 1.0, 0, 1.0 / whole, 0) == pytest.approx(1)
+
+
+RUNGS = (*range(1, 250, 24), *range(250, 260), 300, 383, 384, 450, *range(508, 514), 640)
+
+
+@pytest.mark.parametrize("rungs", RUNGS)
+def test_shares_equal_exact_integers_whatever_the_sizes_of_the_counts(rungs):
+    check_exactly(ladders(rungs, times=4), threshold=0)
+
+
+@pytest.mark.parametrize(("size", "seed"), [(26_175, 1047), (26_600, 1064), (20_000, 1)])
+def test_an_ordinary_trace_equals_exact_integers(size, seed):
+    trace = generate_trace(TraceShape(size, workers=12, events_per_second=3_000, seed=seed))
+    events = [
+        Event(int(time), str(worker), Kind(kind), Activity(doing), str(remote), int(correlation))
+        for time, worker, kind, doing, remote, correlation in zip(
+            trace.time_us, trace.worker, trace.kind, trace.activity, trace.remote, trace.correlation,
+            strict=True,
+        )
+    ]  # fmt: skip
+    check_exactly(events, threshold=0)
+
+
+def check_exactly(events, threshold):
+    """Compare a window of all events with exact shares, each within a relative error of 1e-9."""
+    graph = build_graph(trace_of(events), gap_threshold_us=threshold)
+    shares, paths = exact_shares(plain_edges(events, threshold))
+    (window,) = cut_windows(graph)
+    found = measure_participation(graph, window)
+    assert found.length_us == paths.length
+    # math.log10 takes integers of any size
+    assert found.paths_log10 == pytest.approx(math.log10(paths.number))
+    assert total(found) == pytest.approx(1, rel=1e-9)
+    local, messages = np.zeros_like(found.local), np.zeros_like(found.message)
+    for edge, share in shares.items():
+        (messages if edge.is_message else local)[edge.head] += float(share)
+    np.testing.assert_allclose(found.local, local, rtol=1e-9, atol=1e-70)
+    np.testing.assert_allclose(found.message, messages, rtol=1e-9, atol=1e-70)
 
 
 def test_waiting_is_never_on_a_critical_path():

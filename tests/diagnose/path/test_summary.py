@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from penstock.diagnose.path.graph import build_graph
-from penstock.diagnose.path.participation import cut_windows, draw_path, measure_participation
+from penstock.diagnose.path.participation import cut_windows, measure_participation
 from penstock.diagnose.path.summary import summarise
-from penstock.diagnose.trace.events import Activity
-from tests.diagnose.traces import activity, figure_3_3, ladder, message, ordered, trace_of
+from tests.diagnose.traces import activity, figure_3_3, message, ordered, trace_of
 
 
 def summary_of(events, length=None):
@@ -55,23 +53,3 @@ def test_waiting_appears_in_the_profile_and_never_in_participation():
     (summary,) = summary_of(events)
     assert "waiting" not in summary.activity
     assert summary.profile.activity["waiting"] == pytest.approx(8e-6)
-
-
-def test_a_single_path_is_one_of_the_critical_ones_and_changes_with_the_draw():
-    graph = build_graph(trace_of(ladder(8)))
-    (window,) = cut_windows(graph)
-    shares, events = draw_path(graph, window, seed=3)
-    assert sum(shares.values()) == pytest.approx(1)
-    assert graph.trace.time_us[events[0]] == window.end_us
-    assert graph.trace.time_us[events[-1]] == window.start_us
-    assert all(np.diff(graph.trace.time_us[events]) <= 0)
-    draws = {draw_path(graph, window, seed)[0].get("data message", 0.0) for seed in range(12)}
-    assert len(draws) > 2
-
-
-def test_single_paths_average_to_participation():
-    graph = build_graph(trace_of(figure_3_3()), gap_threshold_us=0)
-    (window,) = cut_windows(graph)
-    found = summarise(graph, measure_participation(graph, window))
-    draws = [draw_path(graph, window, seed)[0].get("data message", 0.0) for seed in range(400)]
-    assert np.mean(draws) == pytest.approx(found.activity[Activity.DATA_MESSAGE.label], abs=0.02)

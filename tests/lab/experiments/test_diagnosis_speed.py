@@ -12,7 +12,7 @@ from penstock.diagnose.path.graph import build_graph
 from penstock.diagnose.path.participation import cut_windows, measure_participation
 from penstock.diagnose.trace.events import Kind
 from penstock.diagnose.trace.from_log import build_timelines
-from penstock_lab.experiments.diagnosis_speed import TraceShape, generate_trace, write_log
+from penstock_lab.experiments.diagnosis_speed import TraceShape, generate_trace, sort_by_worker, write_log
 
 
 @pytest.mark.parametrize("share", [0.1, 0.4, 0.9])
@@ -32,6 +32,20 @@ def test_a_trace_needs_no_repair_and_its_shares_sum_to_one():
     (window,) = cut_windows(graph)
     found = measure_participation(graph, window)
     assert found.local.sum() + found.message.sum() == pytest.approx(1)
+
+
+def test_sorted_by_worker_a_trace_is_still_the_same_trace():
+    trace = generate_trace(TraceShape(20_000, workers=6))
+    found = sort_by_worker(trace)
+    assert all(np.diff(found.worker) >= 0)
+    assert all(np.diff(found.time_us)[np.diff(found.worker) == 0] >= 0)
+    assert measure_total(found) == measure_total(trace)
+
+
+def measure_total(trace):
+    graph = build_graph(trace)
+    found = measure_participation(graph, next(cut_windows(graph)))
+    return found.paths_log10, found.length_us
 
 
 def test_the_log_of_the_benchmark_is_a_sound_log():
