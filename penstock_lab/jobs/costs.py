@@ -1,4 +1,4 @@
-"""What one record of each job costs a slot; `penstock_lab.experiments.field_costs` measures it."""
+"""What one record of each job costs a slot; `penstock_lab.experiments.field.costs` measures it."""
 
 from __future__ import annotations
 

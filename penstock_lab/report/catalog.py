@@ -80,7 +80,7 @@ PARTS: tuple[ReportPart, ...] = (
           "DS2, figures 1, 6, 7 and 8",
           (190, 1690), "word_count:run", "ds2.word_count:judge", bench="wordcount"),
     _part("field", "Ordinary jobs with all defaults, on hosts with real limits", OWN,
-          (None, 3600), "field:run", "field:judge_field", bench="field"),
+          (None, 3600), "field.trials:run", "field:judge_field", bench="field"),
     _part("word-count-functions", "DS2 against Dhalion on a real cluster", "DS2, figures 1 and 6",
           (None, 560), "word_count_functions:run", "ds2.functions:judge", bench="wordcount-functions"),
     _part("overhead", "What watching costs", "DS2, figure 10",

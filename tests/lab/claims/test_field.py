@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock_lab.claims.field import judge_field
-from penstock_lab.experiments.field_rows import DoneTrial, add_lateness, complete_row, measure_trial
-from penstock_lab.experiments.field_summary import summarise_field
+from penstock_lab.experiments.field.rows import DoneTrial, add_lateness, complete_row, measure_trial
+from penstock_lab.experiments.field.summary import summarise_field
 from penstock_lab.experiments.measurement import Measurement, Row
-from tests.lab.experiments.field_runs import a_run, a_trial
+from tests.lab.experiments.field.made_runs import a_run, a_trial
 
 SIZE = "executor-seconds on the day, over those of the size for its peak"
 LATE = "share of the day's seconds over the 99th percentile of latency at that size"

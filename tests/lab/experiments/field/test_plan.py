@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from penstock.errors import ActionFailed, BadInput
 from penstock.simulate.profiles import parse_profile
 from penstock_lab.experiments import field_plan as plan
-from penstock_lab.experiments.field import FieldRun, find_least, run_all, tell_guesses
-from penstock_lab.experiments.field_kept import KeptTrials
-from penstock_lab.experiments.field_plan import FieldTrial
-from penstock_lab.experiments.field_rows import SHOWN_SECONDS, WARM_SECONDS, Ran, measure_trial
-from penstock_lab.experiments.field_trace import DoneBatch, FieldTrace
+from penstock_lab.experiments.field.kept import KeptTrials
+from penstock_lab.experiments.field.plan import FieldTrial
+from penstock_lab.experiments.field.rows import SHOWN_SECONDS, WARM_SECONDS, Ran, measure_trial
+from penstock_lab.experiments.field.trace import DoneBatch, FieldTrace
+from penstock_lab.experiments.field.trials import FieldRun, find_least, run_all, tell_guesses
 from penstock_lab.experiments.measurement import Extent
 from penstock_lab.jobs.catalog import JOBS, find_job
-from tests.lab.experiments.field_runs import a_run, a_trial
+from tests.lab.experiments.field.made_runs import a_run, a_trial
 
 ALL = [job for job in JOBS.values() if not job.ends_by_itself]
 QUICK = [find_job(name) for name in plan.QUICK_STARTS]

@@ -13,11 +13,11 @@ from typing import Protocol
 
 from penstock.errors import ActionFailed, PenstockError
 from penstock_lab.experiments import field_plan as plan
-from penstock_lab.experiments.field_ground import Field
-from penstock_lab.experiments.field_kept import KeptTrials
-from penstock_lab.experiments.field_plan import FieldTrial
-from penstock_lab.experiments.field_rows import DoneTrial, Ran, add_lateness, complete_row, measure_trial
-from penstock_lab.experiments.field_summary import summarise_field
+from penstock_lab.experiments.field.ground import Field
+from penstock_lab.experiments.field.kept import KeptTrials
+from penstock_lab.experiments.field.plan import FieldTrial
+from penstock_lab.experiments.field.rows import DoneTrial, Ran, add_lateness, complete_row, measure_trial
+from penstock_lab.experiments.field.summary import summarise_field
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
 from penstock_lab.jobs.catalog import JOBS, OrdinaryJob
 
@@ -143,7 +143,7 @@ def run(extent: Extent, progress: Progress) -> Measurement:
 def tell_guesses(jobs: Sequence[OrdinaryJob]) -> list[str]:
     """Say which jobs have a rate that follows from a cost that was never measured."""
     names = [job.name for job in jobs if job.cost.is_guess]
-    measure = "python -m penstock_lab.experiments.field_costs"
+    measure = "python -m penstock_lab.experiments.field.costs"
     return [f"rates from guessed costs: {', '.join(names)}; measure them by `{measure}`"] if names else []
 
 

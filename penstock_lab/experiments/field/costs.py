@@ -1,6 +1,6 @@
 """Measures what a record of a job costs a slot, by a run of a fixed size under a rate that changes.
 
-    python -m penstock_lab.experiments.field_costs kafka-windows stream-join
+    python -m penstock_lab.experiments.field.costs kafka-windows stream-join
 
 A batch of n records on S slots takes h + c · n / S seconds, if its tasks share the work evenly; a robust line
 through the batches gives c. The load is made from the cost that is known, and made again from the one that
@@ -19,10 +19,10 @@ from typing import Protocol
 import orjson
 
 from penstock.errors import ActionFailed, BadInput, PenstockError
-from penstock_lab.experiments.field_ground import Field
-from penstock_lab.experiments.field_plan import BUSY_SLOTS, HOST, WORKERS, FieldTrial
-from penstock_lab.experiments.field_rows import Ran
-from penstock_lab.experiments.field_trace import DoneBatch, fit_line
+from penstock_lab.experiments.field.ground import Field
+from penstock_lab.experiments.field.plan import BUSY_SLOTS, HOST, WORKERS, FieldTrial
+from penstock_lab.experiments.field.rows import Ran
+from penstock_lab.experiments.field.trace import DoneBatch, fit_line
 from penstock_lab.jobs.catalog import OrdinaryJob, find_job
 from penstock_lab.jobs.costs import Cost
 from penstock_lab.jobs.loads import STAIRS_FROM

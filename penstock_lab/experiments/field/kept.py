@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 
 from penstock.errors import BadInput
-from penstock_lab.experiments.field_plan import FieldTrial
-from penstock_lab.experiments.field_rows import DoneTrial
+from penstock_lab.experiments.field.plan import FieldTrial
+from penstock_lab.experiments.field.rows import DoneTrial
 
 Key = tuple[str | float, ...]
 _NAMED = ("job", "load", "records_per_second", "seconds", "start", "system", "start_executors")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from penstock.journal.records import DecisionRecord
 from penstock.simulate.profiles import parse_profile
-from penstock_lab.experiments.field_driver import list_settings
-from penstock_lab.experiments.field_ground import Field, add_connector, is_begun, list_changes
-from penstock_lab.experiments.field_rows import complete_row, fit_seconds, measure_trial
-from penstock_lab.experiments.field_trace import (
+from penstock_lab.experiments.field.driver import list_settings
+from penstock_lab.experiments.field.ground import Field, add_connector, is_begun, list_changes
+from penstock_lab.experiments.field.rows import complete_row, fit_seconds, measure_trial
+from penstock_lab.experiments.field.trace import (
     DoneBatch,
     FieldTrace,
     find_latencies,
@@ -26,7 +26,7 @@ from penstock_lab.experiments.field_trace import (
     read_notes,
 )
 from penstock_lab.jobs.catalog import find_job
-from tests.lab.experiments.field_runs import a_run, a_trial, batches
+from tests.lab.experiments.field.made_runs import a_run, a_trial, batches
 
 HELD = ((0.0, 1), (10.0, 4), (30.0, 2), (50.0, 2))
 

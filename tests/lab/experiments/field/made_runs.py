@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.journal.records import DecisionRecord
-from penstock_lab.experiments.field_plan import FieldTrial
-from penstock_lab.experiments.field_rows import Ran
-from penstock_lab.experiments.field_trace import DoneBatch, FieldTrace
+from penstock_lab.experiments.field.plan import FieldTrial
+from penstock_lab.experiments.field.rows import Ran
+from penstock_lab.experiments.field.trace import DoneBatch, FieldTrace
 from penstock_lab.jobs.catalog import find_job
 
 

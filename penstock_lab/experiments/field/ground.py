@@ -17,10 +17,10 @@ from penstock.journal.records import ActionRecord, DecisionRecord
 from penstock.journal.store import open_journal
 from penstock.runtime.launch import write_submit_arguments
 from penstock.settings.model import load_settings
-from penstock_lab.experiments.field_driver import list_settings
-from penstock_lab.experiments.field_plan import HOST, WORKERS, FieldTrial
-from penstock_lab.experiments.field_rows import Ran
-from penstock_lab.experiments.field_trace import FieldTrace, read_notes
+from penstock_lab.experiments.field.driver import list_settings
+from penstock_lab.experiments.field.plan import HOST, WORKERS, FieldTrial
+from penstock_lab.experiments.field.rows import Ran
+from penstock_lab.experiments.field.trace import FieldTrace, read_notes
 from penstock_lab.experiments.measurement import shorten_error
 from penstock_lab.ground.hosts import HostShape
 from penstock_lab.ground.java_servers import read_tail
@@ -137,7 +137,7 @@ def list_changes(
 def _drive(trial: FieldTrial, notes: Path, most: int) -> list[str]:
     system = "fixed" if trial.system == "fixed-peak" else trial.system
     return [
-        *(sys.executable, "-m", "penstock_lab.experiments.field_driver"),
+        *(sys.executable, "-m", "penstock_lab.experiments.field.driver"),
         *("--system", system, "--executors", str(trial.executors)),
         *("--most", str(most), "--notes", str(notes)),
     ]

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ActionFailed
-from penstock_lab.experiments.field_costs import fit_cost, main, measure_cost, tell_cost
-from penstock_lab.experiments.field_plan import HOST, FieldTrial
-from penstock_lab.experiments.field_rows import Ran
-from penstock_lab.experiments.field_trace import DoneBatch, FieldTrace, fit_line
+from penstock_lab.experiments.field.costs import fit_cost, main, measure_cost, tell_cost
+from penstock_lab.experiments.field.plan import HOST, FieldTrial
+from penstock_lab.experiments.field.rows import Ran
+from penstock_lab.experiments.field.trace import DoneBatch, FieldTrace, fit_line
 from penstock_lab.jobs.catalog import find_job
 
 SIZES = [300, 100, 100, 400, 400, 200, 200, 300]

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from penstock_lab.experiments.field_plan import DAY
-from penstock_lab.experiments.field_trace import find_quantile
+from penstock_lab.experiments.field.plan import DAY
+from penstock_lab.experiments.field.trace import find_quantile
 from penstock_lab.experiments.measurement import Row
 
 

@@ -1,6 +1,6 @@
 """The driver of one trial in the field: an ordinary script, a size to begin with, and one system that steers.
 
-    python -m penstock_lab.experiments.field_driver --system penstock --executors 2 --notes FILE script.py ...
+    python -m penstock_lab.experiments.field.driver --system penstock --executors 2 --notes FILE script.py ...
 
 `penstock` is `penstock run` with all defaults, `fixed` keeps the size, `dynamic-allocation` is Spark's own.
 What is held, and what batches do, is noted in the same way for all three.

@@ -11,8 +11,8 @@ from typing import Any
 
 from penstock.journal.records import ActionRecord, DecisionRecord
 from penstock.simulate.profiles import parse_profile
-from penstock_lab.experiments.field_plan import DAY, FieldTrial
-from penstock_lab.experiments.field_trace import (
+from penstock_lab.experiments.field.plan import DAY, FieldTrial
+from penstock_lab.experiments.field.trace import (
     DoneBatch,
     FieldTrace,
     find_latencies,
