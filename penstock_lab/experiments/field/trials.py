@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.errors import ActionFailed, PenstockError
-from penstock_lab.experiments import field_plan as plan
+from penstock_lab.experiments.field import plan
 from penstock_lab.experiments.field.ground import Field
 from penstock_lab.experiments.field.kept import KeptTrials
 from penstock_lab.experiments.field.plan import FieldTrial

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import ActionFailed, BadInput
 from penstock.simulate.profiles import parse_profile
-from penstock_lab.experiments import field_plan as plan
+from penstock_lab.experiments.field import plan
 from penstock_lab.experiments.field.kept import KeptTrials
 from penstock_lab.experiments.field.plan import FieldTrial
 from penstock_lab.experiments.field.rows import SHOWN_SECONDS, WARM_SECONDS, Ran, measure_trial
