@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -209,6 +211,19 @@ def test_a_drain_empties_those_who_leave_and_moves_nobody_else(view: StateView, 
     assignments = drain(view, gone)
     assert {one.bin for one in assignments} == {state.bin for state in view.bins if state.worker in gone}
     assert not {one.target for one in assignments} & gone
+
+
+@settings(max_examples=60)
+@given(views(most_bins=4, most_workers=3, most_operators=1))
+def test_a_drain_comes_near_the_best_of_all_ways(view: StateView) -> None:
+    gone = view.workers[0].worker
+    staying = replace(view, workers=view.workers[1:])
+    leaving = [state.bin for state in view.bins if state.worker == gone]
+    ways = product([worker.worker for worker in staying.workers], repeat=len(leaving))
+    every = [view.placement() | dict(zip(leaving, way, strict=True)) for way in ways]
+    best = min(judge(staying, placement).imbalance for placement in every)
+    ended = after(view, drain(view, {gone})).placement()
+    assert judge(staying, ended).imbalance <= best + 0.02 + 1e-7
 
 
 def test_a_drain_leaves_the_others_even() -> None:
