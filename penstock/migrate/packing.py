@@ -1,188 +1,139 @@
-"""The choice of a worker for each bin, as a mixed-integer program that HiGHS solves.
+"""One operator's bins on its workers: what a placement brings and costs, and which ones are worth keeping.
 
-Unknowns are x[b, w], whether bin b is at worker w, and z[o], the load per slot of operator o's fullest one:
-
-    each bin at one worker     Σ_w x[b, w] = 1
-    z is the fullest worker    Σ_b∈o load[b]·x[b, w] ≤ slots[w]·z[o]
-
-and, where an even spread is asked for,
-
-    even waves                 Σ_b∈o x[b, w] ≤ slots[w]·⌈bins[o] / slots⌉
-    hot bins apart             Σ_b∈hot(o) x[b, w] ≤ max(slots[w], ⌈hot[o]·slots[w] / slots⌉)
-
-Loads are counted in whole units, a couple of thousand to the load of a slot: with whole numbers all through,
-a solution holds exactly. With fractions HiGHS had to repair some, and said so on standard output, which
-belongs to the user.
+A placement is judged by three figures: the load per slot of the fullest worker, the time until the slowest
+worker is done, which knows that a bin is not divided between slots, and the cost of the moves.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from itertools import product
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.dataflow.moves import Bin
-from penstock.migrate.bins import Worker
-
 Floats: TypeAlias = npt.NDArray[np.float64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
+Places: TypeAlias = npt.NDArray[np.intp]
+"""The number of the worker of each bin."""
 
-NODES = 100
-"""Branches looked at: least cost was proven at the first in nearly all cases of 256 bins on 8 workers."""
-NEAR_ENOUGH = 0.005
-"""The relative gap at which the search for the least imbalance stops; the last per mille took seconds."""
-UNITS = 2000
-"""Of load per slot; what rounding adds to an imbalance is below half a per cent."""
-SLACK_UNITS = 2
+HAIR = 1e-9
+"""Loads are sums of floats: differences below this part of the whole load are none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """A placement of one operator's bins with its three figures; smaller ones are better."""
+
+    places: Places
+    fullest: float
+    longest: float
+    cost: float
+
+    def beats(self, other: Choice) -> bool:
+        """Tell whether no figure is worse than another placement's."""
+        return self.fullest <= other.fullest and self.longest <= other.longest and self.cost <= other.cost
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packing:
-    """Bins to be placed on workers; `costs` is what it costs to have a bin at a worker."""
+    """One operator's bins and the workers for them.
 
-    bins: tuple[Bin, ...]
-    workers: tuple[Worker, ...]
-    loads: Floats
-    costs: Floats
-    allowed: Flags
-    hot: Flags
-
-    def size(self) -> int:
-        """Return the number of pairs of bin and worker."""
-        return len(self.bins) * len(self.workers)
-
-    def operators(self) -> tuple[int, ...]:
-        """Return the operators of the bins, each once."""
-        return tuple(sorted({bin_.operator for bin_ in self.bins}))
-
-    def slots(self) -> Floats:
-        """Return the slots of each worker."""
-        return np.array([max(1, worker.slots) for worker in self.workers], dtype=np.float64)
-
-    def most_bins(self, of_operator: Flags) -> Floats:
-        """Return how many of these bins each worker may take without more waves than an even spread."""
-        slots = self.slots()
-        even: Floats = slots * math.ceil(of_operator.sum() / slots.sum())
-        return even
-
-    def most_hot(self, of_operator: Flags) -> Floats:
-        """Return how many hot bins each worker may take, so that none waits while a slot is free."""
-        slots = self.slots()
-        most: Floats = np.maximum(slots, np.ceil((of_operator & self.hot).sum() * slots / slots.sum()))
-        return most
-
-    def of(self, operator: int) -> Flags:
-        """Tell which bins belong to this operator."""
-        return np.array([bin_.operator == operator for bin_ in self.bins], dtype=np.bool_)
-
-    def is_spread(self, placement: Mapping[Bin, str]) -> bool:
-        """Tell whether a placement has even waves and spread hot bins."""
-        at = np.array(
-            [[placement.get(bin_) == worker.worker for worker in self.workers] for bin_ in self.bins],
-            dtype=np.bool_,
-        ).reshape(len(self.bins), len(self.workers))
-        for operator in self.operators():
-            mine = self.of(operator)
-            if (at[mine].sum(axis=0) > self.most_bins(mine)).any():
-                return False
-            if (at[mine & self.hot].sum(axis=0) > self.most_hot(mine)).any():
-                return False
-        return True
-
-
-def find_least_cost(packing: Packing, imbalance: float, spread: bool) -> dict[Bin, str] | None:
-    """Find the cheapest placement with at most this imbalance; None where there is none."""
-    fullest = np.zeros(len(packing.operators()))
-    objective = np.concatenate([packing.costs.ravel(), fullest])
-    even = _units(packing).sum() / packing.slots().sum()
-    return _solve(packing, objective, (1 + imbalance) * even + SLACK_UNITS, spread, 0.0)
-
-
-def find_least_imbalance(packing: Packing, spread: bool) -> dict[Bin, str] | None:
-    """Find a placement within half a per cent of the least imbalance, whatever it costs."""
-    fullest = np.ones(len(packing.operators()))
-    objective = np.concatenate([np.zeros(packing.size()), fullest])
-    return _solve(packing, objective, math.inf, spread, NEAR_ENOUGH)
-
-
-def _solve(
-    packing: Packing, objective: Floats, most_fullest: float, spread: bool, gap: float
-) -> dict[Bin, str] | None:
-    # a quarter of a second to import: only those who plan need it
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_array
-
-    pairs, variables = packing.size(), len(objective)
-    rows, columns, values, low, high = _constraints(packing, most_fullest, spread)
-    matrix = csr_array((values, (rows, columns)), shape=(len(low), variables))
-    lower = np.concatenate([np.zeros(pairs), _least_fullest(packing)])
-    upper = np.concatenate([packing.allowed.ravel().astype(np.float64), np.full(variables - pairs, np.inf)])
-    result = milp(
-        objective,
-        integrality=np.ones(variables),
-        bounds=Bounds(lower, upper),
-        constraints=LinearConstraint(matrix, low, high),
-        options={"node_limit": NODES, "mip_rel_gap": gap},
-    )
-    if result.x is None:
-        return None
-    chosen = np.asarray(result.x[:pairs]).reshape(len(packing.bins), -1).argmax(axis=1)
-    return {bin_: packing.workers[at].worker for bin_, at in zip(packing.bins, chosen, strict=True)}
-
-
-def _units(packing: Packing) -> Floats:
-    """Return the loads in whole units."""
-    units: Floats = np.rint(packing.loads * (UNITS * packing.slots().sum() / packing.loads.sum()))
-    return np.maximum(units, 1.0)
-
-
-def _least_fullest(packing: Packing) -> Floats:
-    """Return the least that each operator's fullest worker has: without it the search goes on for nothing.
-
-    Somebody has the heaviest bin, and somebody has as many bins as an even spread, if only the lightest.
+    `costs[b, w]` is the cost to have bin b at worker w, infinite where it must not be.
     """
-    loads, slots = _units(packing), packing.slots()
-    least = []
-    for operator in packing.operators():
-        mine = np.sort(loads[packing.of(operator)])
-        crowd = math.ceil(len(mine) / len(slots))
-        least.append(max(mine[-1], mine[:crowd].sum(), mine.sum() * slots.max() / slots.sum()) / slots.max())
-    return np.floor(np.array(least, dtype=np.float64))
+
+    loads: Floats
+    slots: Floats
+    costs: Floats
+
+    def even(self) -> float:
+        """Return the load per slot if bins could be divided."""
+        return float(self.loads.sum() / self.slots.sum())
+
+    def hair(self) -> float:
+        """Return a load too small to matter."""
+        return HAIR * float(self.loads.sum())
+
+    def rest(self) -> Places:
+        """Return the cheapest placement: every bin where it is, if it may stay there."""
+        return np.asarray(self.costs.argmin(axis=1), dtype=np.intp)
+
+    def is_bound(self) -> npt.NDArray[np.bool_]:
+        """Tell which bins have only one worker that may have them."""
+        bound: npt.NDArray[np.bool_] = np.isfinite(self.costs).sum(axis=1) == 1
+        return bound
+
+    def held(self, places: Places) -> Floats:
+        """Return the load of each worker."""
+        return np.bincount(places, self.loads, len(self.slots)).astype(np.float64)
+
+    def cost(self, places: Places) -> float:
+        """Return what a placement costs."""
+        return float(self.costs[np.arange(len(places)), places].sum())
+
+    def fullest(self, places: Places) -> float:
+        """Return the load per slot of the fullest worker."""
+        return float((self.held(places) / self.slots).max())
+
+    def judge(self, places: Places) -> Choice:
+        """Return a placement with its three figures."""
+        longest = max(self.finish(places, worker) for worker in range(len(self.slots)))
+        return Choice(places, self.fullest(places), longest, self.cost(places))
+
+    def finish(self, places: Places, worker: int) -> float:
+        """Return when a worker is done with its bins."""
+        return measure_finish(self.loads[places == worker], int(self.slots[worker]))
+
+    def least_fullest(self) -> float:
+        """Return a load per slot that the fullest worker has in any placement.
+
+        Somebody has the heaviest bin, and somebody has all the bins that cannot go elsewhere.
+        """
+        bound = self.is_bound()
+        stuck = np.bincount(self.rest()[bound], self.loads[bound], len(self.slots)) / self.slots
+        return max(self.even(), float(self.loads.max() / self.slots.max()), float(stuck.max()))
+
+    def least_longest(self) -> float:
+        """Return a time that the slowest worker takes in any placement.
+
+        Of the heaviest k·S + 1 bins, some k + 1 share one of the S slots.
+        """
+        heaviest, slots = np.sort(self.loads)[::-1], int(self.slots.sum())
+        shared = [
+            float(heaviest[k * slots - k : k * slots + 1].sum())
+            for k in range(1, (len(heaviest) - 1) // slots + 1)
+        ]
+        return max([self.least_fullest(), float(heaviest[0]), *shared])
+
+    def count_placements(self) -> float:
+        """Return how many placements there are, as far as a float can tell."""
+        return math.prod(float(count) for count in np.isfinite(self.costs).sum(axis=1))
+
+    def all_placements(self) -> Iterator[Places]:
+        """Yield every placement."""
+        for places in product(*(np.flatnonzero(row) for row in np.isfinite(self.costs))):
+            yield np.array(places, dtype=np.intp)
 
 
-def _constraints(packing: Packing, most_fullest: float, spread: bool) -> tuple[list[Any], ...]:
-    """Return all rows as coordinates: row, column, value, and the low and high end of each row."""
-    found = list(_rows(packing, most_fullest, spread))
-    cells = [
-        (row, column, value) for row, (terms, _, _) in enumerate(found) for column, value in terms.items()
-    ]
-    low, high = [least for _, least, _ in found], [most for _, _, most in found]
-    return (*map(list, zip(*cells, strict=True)), low, high)
+def measure_finish(loads: Floats, slots: int) -> float:
+    """Return when the last of these bins is done if each free slot takes the heaviest that is left."""
+    if len(loads) <= slots:
+        return float(loads.max(initial=0.0))
+    if slots == 1:
+        return float(loads.sum())
+    busy = [0.0] * slots
+    for load in np.sort(loads)[::-1].tolist():
+        heapq.heapreplace(busy, busy[0] + load)
+    return max(busy)
 
 
-def _rows(
-    packing: Packing, most_fullest: float, spread: bool
-) -> Iterator[tuple[dict[int, float], float, float]]:
-    width, pairs, slots = len(packing.workers), packing.size(), packing.slots()
-    operators = packing.operators()
-    for number in range(len(packing.bins)):
-        yield {number * width + at: 1.0 for at in range(width)}, 1.0, 1.0
-    yield {pairs + number: 1.0 for number in range(len(operators))}, -math.inf, most_fullest
-    units = _units(packing)
-    for number, operator in enumerate(operators):
-        mine = packing.of(operator)
-        for at in range(width):
-            held = {int(one) * width + at: float(units[one]) for one in np.flatnonzero(mine)}
-            yield {**held, pairs + number: -float(slots[at])}, -math.inf, 0.0
-        if spread:
-            yield from _at_most(mine, packing.most_bins(mine), width)
-            yield from _at_most(mine & packing.hot, packing.most_hot(mine), width)
-
-
-def _at_most(which: Flags, most: Floats, width: int) -> Iterator[tuple[dict[int, float], float, float]]:
-    for at in range(width):
-        yield {int(one) * width + at: 1.0 for one in np.flatnonzero(which)}, -math.inf, float(most[at])
+def keep_best(choices: Iterable[Choice]) -> list[Choice]:
+    """Keep the choices that no other one beats in all three figures, the cheapest first."""
+    kept: list[Choice] = []
+    for choice in sorted(choices, key=lambda one: (one.cost, one.fullest, one.longest)):
+        if not any(other.beats(choice) for other in kept):
+            kept.append(choice)
+    return kept

@@ -1,33 +1,37 @@
-"""Places for bins: the least bytes moved for a wanted balance, and the way off workers that leave.
+"""Places for bins: few bytes moved for a wanted balance, and the way off workers that leave.
 
-Up to a size the program of `packing.py` finds the least; beyond, bins go from the fullest worker to the
-emptiest, one by one.
+Operators are placed each for itself, since their stages run one after the other. For each there is a list of
+placements worth considering, all of them where they are few and what the search found where they are many;
+then one of each list is chosen so that together they are even, and after that cheap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from statistics import median
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from penstock.dataflow.moves import Bin
 from penstock.errors import BadInput
-from penstock.migrate.bins import BinState, StateView, measure_imbalance
-from penstock.migrate.packing import Packing, find_least_cost, find_least_imbalance
+from penstock.migrate.bins import BinState, StateView
+from penstock.migrate.packing import Choice, Packing, keep_best
+from penstock.migrate.search import WORK, find_cheapest, find_evenest, part_queues
 
 TIE = 0.01
 """The weight of the number of moves and of ways between hosts together, in parts of the smallest bin: they
 decide only between plans of equal bytes."""
-HOT_FACTOR = 3.0
-"""A bin is hot when its load exceeds this multiple of the median of its operator."""
 TOLERANCE = 0.02
 """Of an imbalance: less is within the noise of loads."""
+NEAR_ENOUGH = 0.005
+"""Of an imbalance: how well the least one is known before the search for it ends."""
 EVEN_ENOUGH = 0.1
 """By how much the fullest worker's load per slot may exceed the mean, unless a setting says otherwise."""
-EXACT_UP_TO = 8192
-"""Pairs of bin and worker up to which the bytes moved are proven least; beyond, the search is greedy."""
+ALL_UP_TO = 3000
+"""Placements of an operator up to which all are looked at, in about 0.1 s; beyond, they are searched."""
+LIMITS = 4
+"""Limits at which each of several operators is searched, to share what imbalance there may be among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +44,20 @@ class Assignment:
 
 
 def balance(
-    view: StateView, target: float = EVEN_ENOUGH, exact_up_to: int = EXACT_UP_TO
+    view: StateView, target: float = EVEN_ENOUGH, all_up_to: int = ALL_UP_TO
 ) -> tuple[Assignment, ...]:
-    """Find the moves of least bytes that reach the target imbalance; it never gets worse."""
-    alive = {worker.worker for worker in view.workers}
-    states = tuple(state for state in view.bins if state.worker in alive)
-    if not states or len(alive) < 2:
+    """Find moves of few bytes that reach the target imbalance or come near it; it never gets worse."""
+    problem = _Problem.of(view, frozenset())
+    if problem is None or len(view.workers) < 2:
         return ()
-    packing, before = _make_packing(view, states), view.imbalance()
-    unspread = not packing.is_spread(view.placement())
-    if before <= target and not unspread:
+    now = [packing.judge(packing.rest()) for packing in problem.packings]
+    if problem.is_good(now, target):
         return ()
-    if packing.size() > exact_up_to:
-        found = smooth(view, target)
-        return _list_assignments(states, found) if _is_worth(view, found, before) else ()
-    for spread in (True, False):
-        placement = _rebalance(view, packing, before, target, spread, must=spread and unspread)
-        if placement is not None:
-            return _list_assignments(states, placement)
-    return ()
+    most = sum(one.fullest for one in now)
+    return problem.list_assignments(_Choosing(problem, target, most, all_up_to).choose())
 
 
-def drain(view: StateView, leaving: Collection[str]) -> tuple[Assignment, ...]:
+def drain(view: StateView, leaving: Collection[str], all_up_to: int = ALL_UP_TO) -> tuple[Assignment, ...]:
     """Find the moves of all bins off the workers that leave, so that those who stay are as even as can be."""
     here = {worker.worker for worker in view.workers}
     unknown = sorted(set(leaving) - here)
@@ -69,166 +65,133 @@ def drain(view: StateView, leaving: Collection[str]) -> tuple[Assignment, ...]:
         raise BadInput(f"there is no executor {unknown[0]}; there are: {', '.join(sorted(here))}")
     if not here - set(leaving):
         raise BadInput("an executor must stay: the bins of those that leave have nowhere to go")
-    states = tuple(state for state in view.bins if state.worker in here)
-    if not any(state.worker in leaving for state in states):
+    problem = _Problem.of(view, frozenset(leaving))
+    if problem is None or not any(state.worker in leaving for state in problem.states):
         return ()
-    packing = _make_packing(view, states, frozenset(leaving))
-    return _list_assignments(states, _place_leaving(view, packing))
+    return problem.list_assignments(_Choosing(problem, 0.0, math.inf, all_up_to).choose())
 
 
-def find_hot_bins(view: StateView) -> frozenset[Bin]:
-    """Find bins whose load is far above the median of their operator: the stragglers that skew makes."""
-    loads = view.loads()
-    by_operator: dict[int, list[float]] = {}
-    for bin_, load in loads.items():
-        by_operator.setdefault(bin_.operator, []).append(load)
-    middle = {operator: median(of_operator) for operator, of_operator in by_operator.items()}
-    return frozenset(bin_ for bin_, load in loads.items() if load > HOT_FACTOR * middle[bin_.operator])
+@dataclass(frozen=True, slots=True, eq=False)
+class _Problem:
+    """The bins that somebody hosts, operator by operator, and the workers that stay."""
+
+    states: tuple[BinState, ...]
+    workers: tuple[str, ...]
+    packings: tuple[Packing, ...]
+
+    @staticmethod
+    def of(view: StateView, leaving: frozenset[str]) -> _Problem | None:
+        """Return the problem of a view, if it has bins; where workers leave, only their bins move."""
+        alive = {worker.worker for worker in view.workers}
+        states = sorted((one for one in view.bins if one.worker in alive), key=lambda one: one.bin)
+        if not states:
+            return None
+        workers = [worker for worker in view.workers if worker.worker not in leaving]
+        slots = np.array([max(1, worker.slots) for worker in workers], dtype=np.float64)
+        costs = np.array(_price_moves(view, states, leaving), dtype=np.float64)
+        loads = view.loads()
+        operators = np.array([state.bin.operator for state in states])
+        heavy = np.array([loads[state.bin] for state in states], dtype=np.float64)
+        packings = [
+            Packing(heavy[operators == one], slots, costs[operators == one]) for one in np.unique(operators)
+        ]
+        return _Problem(tuple(states), tuple(one.worker for one in workers), tuple(packings))
+
+    def even(self) -> float:
+        """Return the load per slot of all operators if bins could be divided."""
+        return sum(packing.even() for packing in self.packings)
+
+    def is_good(self, now: Sequence[Choice], target: float) -> bool:
+        """Tell without a search that no placement is better by more than noise."""
+        even = self.even()
+        fullest = sum(packing.least_fullest() for packing in self.packings) + TOLERANCE * even
+        longest = sum(packing.least_longest() for packing in self.packings)
+        is_even = sum(one.fullest for one in now) <= max((1 + target) * even, fullest)
+        return is_even and sum(one.longest for one in now) <= (1 + target) * longest
+
+    def list_assignments(self, choice: Choice) -> tuple[Assignment, ...]:
+        """List the bins that are elsewhere in a placement of all operators."""
+        wanted = [self.workers[place] for place in choice.places.tolist()]
+        return tuple(
+            Assignment(state.bin, state.worker, worker)
+            for state, worker in zip(self.states, wanted, strict=True)
+            if state.worker is not None and state.worker != worker
+        )
 
 
-def smooth(view: StateView, target: float, staying: Collection[str] | None = None) -> dict[Bin, str]:
-    """Find a placement within the target imbalance where single moves lead there; it is never worse.
-
-    Bins of workers that do not stay are placed first, the heaviest at the emptiest; nothing else moves then.
-    """
-    loads = view.loads()
-    slots = {
-        one.worker: max(1, one.slots) for one in view.workers if staying is None or one.worker in staying
-    }
-    operators = {state.bin.operator: _OperatorBins(slots) for state in view.bins}
-    homeless: list[Bin] = []
-    alive = {worker.worker for worker in view.workers}
-    for state in view.bins:
-        if state.worker in slots:
-            operators[state.bin.operator].put(state.bin, state.worker, loads[state.bin])
-        elif state.worker in alive:
-            homeless.append(state.bin)
-    for bin_ in sorted(homeless, key=lambda one: (-loads[one], one)):
-        operators[bin_.operator].put(bin_, operators[bin_.operator].emptiest(), loads[bin_])
-    if not homeless:
-        sizes = {state.bin: max(1, state.bytes) for state in view.bins}
-        for operator in operators.values():
-            _level(operator, target, loads, sizes)
-    return {bin_: worker for one in operators.values() for worker, bins in one.at.items() for bin_ in bins}
-
-
-def _make_packing(
-    view: StateView, states: tuple[BinState, ...], leaving: frozenset[str] = frozenset()
-) -> Packing:
-    """Return the bins and who may have them; with workers that leave, only their bins may move."""
-    workers = tuple(worker for worker in view.workers if worker.worker not in leaving)
+def _price_moves(view: StateView, states: Sequence[BinState], leaving: frozenset[str]) -> list[list[float]]:
+    """Return the cost of each bin at each worker that stays, in bytes of the smallest bin."""
     host = {worker.worker: worker.host for worker in view.workers}
     unit = min((state.bytes for state in states if state.bytes > 0), default=1)
-    loads, hot = view.loads(), find_hot_bins(view)
 
-    def cost(state: BinState, worker: str) -> float:
+    def price(state: BinState, worker: str) -> float:
         if state.worker == worker:
             return 0.0
+        if leaving and state.worker not in leaving:
+            return math.inf
         afar = 1.0 if host[state.worker or ""] == host[worker] else 2.0
         return state.bytes / unit + TIE * afar / (2 * len(states))
 
-    return Packing(
-        bins=tuple(state.bin for state in states),
-        workers=workers,
-        loads=np.array([loads[state.bin] for state in states], dtype=np.float64),
-        costs=np.array([[cost(state, one.worker) for one in workers] for state in states], dtype=np.float64),
-        allowed=np.array(
-            [
-                [not leaving or state.worker in leaving or state.worker == one.worker for one in workers]
-                for state in states
-            ],
-            dtype=np.bool_,
-        ),
-        hot=np.array([state.bin in hot for state in states], dtype=np.bool_),
+    staying = [worker.worker for worker in view.workers if worker.worker not in leaving]
+    return [[price(state, worker) for worker in staying] for state in states]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Choosing:
+    """The choice of a placement for each operator; `most` is the most that their fullest loads may sum to."""
+
+    problem: _Problem
+    target: float
+    most: float
+    all_up_to: int
+
+    def choose(self) -> Choice:
+        """Choose the cheapest of those that are even enough, and of these take no longer than they must."""
+        packings, even = self.problem.packings, self.problem.even()
+        known = [self._begin(packing) for packing in packings]
+        least = [min(choice.fullest for choice in choices) for choices in known]
+        wanted = (1 + self.target) * even
+        bound = min(self.most, max(wanted, sum(least) + TOLERANCE * even))
+        total = [Choice(np.zeros(0, dtype=np.intp), 0.0, 0.0, 0.0)]
+        for packing, choices, own in zip(packings, known, least, strict=True):
+            top = bound - (sum(least) - own)
+            many = packing.count_placements() > self.all_up_to
+            more = self._search(packing, choices, own, top) if many else []
+            fitting = keep_best(one for one in choices + more if one.fullest <= top + packing.hair())
+            total = keep_best(_join(first, second) for first in total for second in fitting)
+        hair = sum(packing.hair() for packing in packings)
+        within = [one for one in total if one.fullest <= bound + hair]
+        longest = (1 + max(self.target, TOLERANCE)) * min(one.longest for one in within)
+        return min((one for one in within if one.longest <= longest), key=lambda one: one.cost)
+
+    def _begin(self, packing: Packing) -> list[Choice]:
+        """Return all placements of an operator, or where they are many the cheapest and an even one."""
+        if packing.count_placements() <= self.all_up_to:
+            return keep_best(packing.judge(places) for places in packing.all_placements())
+        even = find_evenest(packing, NEAR_ENOUGH * packing.even(), self._work())
+        return [packing.judge(packing.rest()), packing.judge(even)]
+
+    def _search(self, packing: Packing, known: list[Choice], least: float, top: float) -> list[Choice]:
+        """Search an operator's placements between its least fullest load and the most that there may be."""
+        alone = len(self.problem.packings) == 1
+        enough, work = (1 + max(self.target, TOLERANCE)) * packing.least_longest(), self._work() / LIMITS
+        found: list[Choice] = []
+        for limit in np.linspace(max(least, min(top, known[0].fullest)), least, LIMITS).tolist():
+            places = find_cheapest(packing, limit, [one.places for one in known], work)
+            parted = part_queues(packing, places, max(limit, packing.fullest(places)), enough, work)
+            found += [packing.judge(places), packing.judge(parted)]
+            if alone and found[-2].fullest <= limit + packing.hair() and found[-2].longest <= enough:
+                break
+        return found
+
+    def _work(self) -> float:
+        return WORK / len(self.problem.packings)
+
+
+def _join(first: Choice, second: Choice) -> Choice:
+    return Choice(
+        np.concatenate([first.places, second.places]),
+        first.fullest + second.fullest,
+        first.longest + second.longest,
+        first.cost + second.cost,
     )
-
-
-def _rebalance(
-    view: StateView, packing: Packing, before: float, target: float, spread: bool, must: bool
-) -> Mapping[Bin, str] | None:
-    """Find a placement no worse than before; None where no placement is worth a move."""
-    direct = find_least_cost(packing, min(before, target), spread)
-    if direct is not None:
-        return _unless_worse(view, direct, before)
-    best = find_least_imbalance(packing, spread)
-    if best is None or not (must or _is_worth(view, best, before)):
-        return None
-    bound = min(before, max(target, _imbalance_after(view, best) + TOLERANCE))
-    return _unless_worse(view, find_least_cost(packing, bound, spread) or best, before)
-
-
-def _place_leaving(view: StateView, packing: Packing) -> Mapping[Bin, str]:
-    """Place the bins of the leaving: evenly first, then with as little traffic between hosts as can be."""
-    for spread in (True, False) if packing.size() <= EXACT_UP_TO else ():
-        best = find_least_imbalance(packing, spread)
-        if best is not None:
-            loads = dict(zip(packing.bins, packing.loads.tolist(), strict=True))
-            bound = measure_imbalance(loads, best, packing.workers) + TOLERANCE
-            return find_least_cost(packing, bound, spread) or best
-    return smooth(view, EVEN_ENOUGH, {one.worker for one in packing.workers})
-
-
-def _imbalance_after(view: StateView, placement: Mapping[Bin, str]) -> float:
-    return view.place(placement).imbalance()
-
-
-def _is_worth(view: StateView, placement: Mapping[Bin, str], before: float) -> bool:
-    return _imbalance_after(view, placement) + TOLERANCE < before
-
-
-def _unless_worse(view: StateView, placement: Mapping[Bin, str], before: float) -> Mapping[Bin, str] | None:
-    return placement if _imbalance_after(view, placement) <= before + 1e-9 else None
-
-
-def _list_assignments(states: tuple[BinState, ...], placement: Mapping[Bin, str]) -> tuple[Assignment, ...]:
-    return tuple(
-        Assignment(state.bin, state.worker, placement[state.bin])
-        for state in states
-        if state.worker is not None and placement.get(state.bin, state.worker) != state.worker
-    )
-
-
-@dataclass(slots=True)
-class _OperatorBins:
-    """The bins of one operator by worker, while they are being shifted."""
-
-    slots: dict[str, int]
-    at: dict[str, set[Bin]] = field(default_factory=dict)
-    load: dict[str, float] = field(default_factory=dict)
-
-    def put(self, bin_: Bin, worker: str, load: float) -> None:
-        self.at.setdefault(worker, set()).add(bin_)
-        self.load[worker] = self.load.get(worker, 0.0) + load
-
-    def shift(self, bin_: Bin, source: str, target: str, load: float) -> None:
-        self.at[source].discard(bin_)
-        self.load[source] -= load
-        self.put(bin_, target, load)
-
-    def per_slot(self, worker: str) -> float:
-        return self.load.get(worker, 0.0) / self.slots[worker]
-
-    def fullest(self) -> str:
-        return max(self.slots, key=lambda worker: (self.per_slot(worker), worker))
-
-    def emptiest(self) -> str:
-        return min(self.slots, key=lambda worker: (self.per_slot(worker), worker))
-
-    def even(self) -> float:
-        return sum(self.load.values()) / sum(self.slots.values())
-
-
-def _level(operator: _OperatorBins, target: float, loads: dict[Bin, float], sizes: dict[Bin, int]) -> None:
-    """Shift bins until the fullest worker is within the target, or no single move makes it lighter."""
-    limit = (1 + target) * operator.even()
-    while operator.load and operator.per_slot(operator.fullest()) > limit:
-        source, target_worker = operator.fullest(), operator.emptiest()
-        held = operator.load.get(target_worker, 0.0)
-        room = operator.per_slot(source) * operator.slots[target_worker] - held
-        wanted = operator.load[source] - limit * operator.slots[source]
-        fitting = [one for one in operator.at[source] if loads[one] < room * (1 - 1e-9)]
-        if not fitting:
-            return
-        # bytes for each second of load that is really wanted gone: more than that is no gain
-        chosen = min(fitting, key=lambda one: (sizes[one] / min(loads[one], wanted), one))
-        operator.shift(chosen, source, target_worker, loads[chosen])
