@@ -14,6 +14,8 @@ from penstock.units.section import Section
 MEBIBYTE = 1024.0 * 1024.0
 LEAST_HEAP_BYTES = 450 * MEBIBYTE
 """Spark starts no JVM with less."""
+SINGLE_THREADED = 1.05
+"""The cores that a task of one thread keeps busy, and the JVM beside it."""
 MOST_LAG = 1000
 """Intervals by which a backlog may follow a service; twice as many samples are kept of both."""
 LEAST_UP_INTERVALS, LEAST_DOWN_INTERVALS = 6, 30
@@ -83,7 +85,7 @@ class SageSettings(Section):
     overhead_target: Ratio = Field(0.8, gt=0, le=1)
     overhead_factor: Ratio = Field(1.5, gt=1, le=16)
     least_overhead_bytes: Ratio = Field(384 * MEBIBYTE, ge=0)
-    cpu_high: Ratio = Field(0.95, gt=0, le=16)
+    cpu_high: Ratio = Field(1.1, gt=SINGLE_THREADED, le=16)
     cpu_target: Ratio = Field(0.7, gt=0, le=16)
     cpu_factor: Ratio = Field(1.5, gt=1, le=16)
     memory_fraction_step: Ratio = Field(0.1, gt=0, le=1)
