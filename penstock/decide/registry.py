@@ -109,7 +109,7 @@ def build_sage(
     return SagePolicy(
         WithinLimits(Ds2Policy(goals), least=bounds.least),
         settings.with_windows_for(manager.policy_interval),
-        ServiceWatch(around.services, settings.service_lags).look,
+        ServiceWatch(around.services, settings.service_test).look,
         Limits.of(cluster, bounds),
         replace(around, said=lambda: combine_said(said, around.said())),
         math.inf if settings.first_after is None else settings.first_after,

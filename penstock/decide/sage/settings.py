@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
+from penstock.decide.sage.services import ServiceTest
 from penstock.errors import BadInput
 from penstock.units.fields import Count, Duration, Names, OptionalCount, OptionalDuration, OptionalSize, Ratio
 from penstock.units.section import Section
@@ -35,6 +36,7 @@ class SageSettings(Section):
         "down_window_seconds": "sage_down_window",
         "lags": "service_lags",
         "correlation_threshold": "service_correlation",
+        "false_alarms": "service_false_alarms",
     }
 
     up_window_seconds: Duration = Field(
@@ -73,7 +75,15 @@ class SageSettings(Section):
         0.7,
         gt=0,
         le=1,
-        description="From this correlation with a remote service on, a growing backlog does not scale.",
+        description="From this correlation with a remote service on, a growing backlog does not scale, "
+        "unless as much is likely by chance.",
+    )
+    false_alarms: Ratio = Field(
+        0.01,
+        ge=0.001,
+        le=1,
+        description="How often services that vary at random may hold back growth all the same, as a share of "
+        "the intervals; all services, their figures and `service_lags` together.",
     )
     least_up_samples: Count = Field(4, ge=2)
     least_down_samples: Count = Field(20, ge=2)
@@ -132,9 +142,11 @@ class SageSettings(Section):
         return self.model_copy(update={"up_window_seconds": up, "down_window_seconds": down})
 
     @property
-    def service_lags(self) -> tuple[int, ...]:
-        """By how many windows a backlog may follow a remote service."""
-        return tuple(int(lag) for lag in self.lags)
+    def service_test(self) -> ServiceTest:
+        """When a remote service explains a backlog."""
+        return ServiceTest(
+            tuple(int(lag) for lag in self.lags), self.correlation_threshold, self.false_alarms
+        )
 
 
 class ClusterLimits(Section):
