@@ -169,6 +169,10 @@ class Window:
         begin = int(np.argmax(taken.any(axis=0))) if there.any() else -1
         return Window(apps.history[:, :, begin:], taken[:, begin:], there)
 
+    def take(self, rows: Integers) -> Window:
+        """Return the samples of some of the applications."""
+        return Window(self.history[rows], self.taken[rows], self.there[rows])
+
     def where_measured(self, least: int, *names: str) -> Window:
         """Take the samples in which all these were measured, if enough are left."""
         known = self.taken.copy()

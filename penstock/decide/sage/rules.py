@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.dataflow.metrics import Floats
+from penstock.dataflow.metrics import Floats, Integers
 from penstock.decide.sage import columns
 from penstock.decide.sage.columns import Applications, Bools, Window
 from penstock.decide.sage.metrics import Parameter, Rule, Symptom
@@ -50,6 +50,11 @@ class RoundView:
         """Return what the applications hold of one thing."""
         return self.apps.held[:, column]
 
+    def take(self, rows: Integers) -> RoundView:
+        """Return the view of some of the applications."""
+        recent, long = self.recent.take(rows), self.long.take(rows)
+        return RoundView(self.apps.take(rows), self.settings, recent, long, self.forced)
+
     @property
     def slots(self) -> Floats:
         """Tasks that one executor runs at once."""
@@ -79,8 +84,9 @@ def heap_up(view: RoundView) -> list[Finding]:
     used = recent.least(recent.values("heap_used_bytes")) / heap
     # a JVM that has not taken the heap it may have collects for reasons that a larger one does not mend
     small = recent.most(recent.values("heap_committed_bytes")) < settings.heap_used_high * heap
-    gc_share, gc_per_minute = _measure_collections(recent)
-    share, per_minute = np.where(small, np.nan, gc_share), np.where(small, np.nan, gc_per_minute)
+    gc_share = _measure_rate(recent, "gc_seconds")
+    share = np.where(small, np.nan, gc_share)
+    per_minute = np.where(small, np.nan, _measure_rate(recent, "gc_count") * 60.0)
     signs: tuple[tuple[Symptom, Floats, float], ...] = (
         (Symptom.OUT_OF_MEMORY, failures, 0.0),
         (Symptom.HEAP_USED, used, settings.heap_used_high),
@@ -95,11 +101,9 @@ def heap_up(view: RoundView) -> list[Finding]:
     return [*found, _find_force(view, found, Parameter.HEAP, larger)]
 
 
-def _measure_collections(window: Window) -> tuple[Floats, Floats]:
-    """Return the share of time in GC, and the collections a minute."""
-    seconds = window.total(window.values("seconds"))
-    share = window.total(window.values("gc_seconds")) / seconds
-    return share, window.total(window.values("gc_count")) / seconds * 60.0
+def _measure_rate(window: Window, name: str) -> Floats:
+    """Return how much of a metric came up in a second of the window."""
+    return window.total(window.values(name)) / window.total(window.values("seconds"))
 
 
 def _find_spill(view: RoundView, gc_share: Floats, larger: Floats) -> list[Finding]:
@@ -179,7 +183,7 @@ def cpu_up(view: RoundView) -> list[Finding]:
     grown = np.maximum(cpus + 1, np.ceil(cpus * view.settings.cpu_factor))
     used = recent.values("cpu_used_cores")
     # collectors are threads beside the tasks, and busy while these stand still
-    collecting = COLLECTOR_THREADS * np.nan_to_num(_measure_collections(recent)[0])
+    collecting = COLLECTOR_THREADS * np.nan_to_num(_measure_rate(recent, "gc_seconds"))
     share = (recent.least(used) - collecting) / view.held(columns.CORES)
     usable = np.minimum(grown, np.ceil(recent.most(used) / view.slots))
     starved = share > bound
@@ -250,8 +254,11 @@ def heap_down(view: RoundView) -> list[Finding]:
     lasts = long.lasting(long.values("heap_used_bytes"), settings.least_up_samples)
     wanted = np.maximum(whole_mebibytes(committed), whole_mebibytes(lasts / settings.heap_used_high))
     wanted = np.maximum(wanted, whole_mebibytes(settings.least_heap_bytes))
-    seen = ~short & _collects_calmly(view) & ~(held <= known[:, columns.LOWERED_HEAP])
+    seen = ~short & ~(held <= known[:, columns.LOWERED_HEAP])
     seen &= _is_worth_it(view, held, wanted, known[:, columns.SMALL_HEAP])
+    # few are left, and it takes longest
+    rows = np.flatnonzero(seen)
+    seen[rows] = _collects_calmly(view.take(rows))
     return [Finding(seen, view.unused, committed, held, Parameter.HEAP, wanted)]
 
 
@@ -261,17 +268,14 @@ def _collects_calmly(view: RoundView) -> Bools:
     A smaller heap takes more of the time, so that this is also to be below half of P1's bound on average.
     """
     settings, calm = view.settings, np.ones(len(view.apps.now), dtype=np.bool_)
-    bounds = (settings.gc_time_high, settings.gc_per_minute_high)
-    for name, now, bound in zip(
-        ("gc_seconds", "gc_count"), _measure_collections(view.recent), bounds, strict=True
-    ):
+    bounds = (("gc_seconds", 1.0, settings.gc_time_high), ("gc_count", 60.0, settings.gc_per_minute_high))
+    for name, unit, bound in bounds:
         long = view.long.where_measured(settings.least_down_samples, name)
-        unit = 60.0 if name == "gc_count" else 1.0
-        rate = long.busiest(long.values(name), settings.least_up_samples) * unit
         # what was never measured is not calm
-        calm &= (rate <= bound) & ~(now > bound)
-    long = view.long.where_measured(settings.least_down_samples, "gc_seconds")
-    return calm & ~(_measure_collections(long)[0] > settings.gc_time_high / 2)
+        calm &= long.busiest(long.values(name), settings.least_up_samples) * unit <= bound
+        calm &= ~(_measure_rate(view.recent, name) * unit > bound)
+    timed = view.long.where_measured(settings.least_down_samples, "gc_seconds")
+    return calm & ~(_measure_rate(timed, "gc_seconds") > settings.gc_time_high / 2)
 
 
 def memory_down(view: RoundView) -> list[Finding]:
