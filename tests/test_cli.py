@@ -65,6 +65,8 @@ def test_a_list_of_commands_cuts_no_summary_of_the_product(capsys: Captured, gro
         (["run", "--conf", "novalue", __file__], "--conf: 'novalue' is not key=value"),
         (["run", "--conf", "a=b", __file__], "--conf: 'a' is not a Spark key"),
         (["run", "--policy", "ds3", __file__], "unknown policy 'ds3'; did you mean 'ds2'?"),
+        (["run", "--policy", "drs", __file__], "policy: 'drs' sizes operators with instances of their own"),
+        (["run", "--policy", "forecast:drs-observed", __file__], "it can be used in pipeline run, decide"),
         (["run", "--config", "none.yaml", __file__], "none.yaml"),
         (["run", "--conf", "spark.penstock.utilization=1", __file__], "utilisation"),
         (["bench"], "name one of "),

@@ -160,6 +160,8 @@ def _choose_decider(
     if entry.recordings_lack:
         lack = f"{name!r} decides by {entry.recordings_lack}, which recorded rates do not tell"
         raise BadInput(f"--policy: {lack}; simulate and replay know them")
+    if latency_target is not None and not entry.aims_at_latency:
+        raise BadInput(f"--latency-target: {name} aims at no latency on recorded rates; {_list_aiming()} do")
     if entry.name == OFFLINE_POLICY:
         return lambda edges, rows, given: decide_offline(edges, rows, given, chosen)
     if chosen.target_rate_ratio is not None:
@@ -172,6 +174,14 @@ def _choose_decider(
         option = f"--{lacking.replace('_', '-')}"
         raise BadInput(f"--policy: {name!r} needs the setting {lacking}: give {option} or --config")
     return lambda edges, rows, given: decide_by_policy(edges, rows, entry.make(settings), given)
+
+
+def _list_aiming() -> str:
+    """List the policies that decide from recorded rates and aim at a latency."""
+    from penstock.decide.registry import POLICIES
+
+    entries = POLICIES.values()
+    return ", ".join(one.name for one in entries if one.aims_at_latency and not one.recordings_lack)
 
 
 def _read_lines(path: Path) -> list[str]:
@@ -192,15 +202,18 @@ def _list_scenarios(as_json: bool) -> None:
 
 def _load_experiment(scenario: str | None, policies: Iterable[str], initial: Iterable[str]) -> Experiment:
     """Load a scenario for these policies; say of which of them nothing is to be expected."""
-    from penstock.decide.registry import policy_entry
+    from penstock.decide.registry import OPERATORS, SLOTS, policy_entry
     from penstock.simulate.loading import load
 
     if scenario is None:
         raise BadInput("simulate: name a scenario file, or a shipped scenario: `penstock simulate --list`")
     entries = [policy_entry(name) for name in policies]
     experiment = load(scenario).starting_with(parse_initial(initial))
+    has = SLOTS if experiment.shares_slots else OPERATORS
     for entry in entries:
-        if lacking := entry.lacks(experiment.settings):
+        if has not in entry.sizes:
+            say(f"{entry.name} will decide nothing: {experiment.name} has {has}")
+        elif lacking := entry.lacks(experiment.settings):
             say(f"{entry.name} will decide nothing: {experiment.name} sets no {lacking}")
     return experiment
 

@@ -184,7 +184,8 @@ def _check_policy(policy: str | None, config: Path | None, spark_conf: dict[str,
     from penstock.settings.model import load_settings
 
     chosen = {} if policy is None else {"policy": policy}
-    policy_entry(load_settings(config, spark_conf=spark_conf, arguments=chosen).run.policy)
+    name = load_settings(config, spark_conf=spark_conf, arguments=chosen).run.policy
+    policy_entry(name).check_place("pipeline run")
 
 
 def attend_pipeline(handle: PipelineHandle, seconds: float | None) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def _check(
     if not script.is_file():
         raise BadInput(f"{script}: no such file")
     settings = load_settings(config, os.environ, spark_conf, chosen)
-    policy_entry(settings.run.policy)
+    policy_entry(settings.run.policy).check_place("run")
     return settings
 
 

@@ -35,12 +35,24 @@ from penstock.errors import BadSettings
 from penstock.units.fields import suggest_name
 from penstock.units.section import Section, Sections
 
+SLOTS, OPERATORS = "executors whose slots all operators share", "operators with instances of their own"
+"""What a policy may size."""
+PLACES: Mapping[str, frozenset[str]] = {
+    "run": frozenset({SLOTS}),
+    "pipeline run": frozenset({OPERATORS}),
+    "decide": frozenset({OPERATORS}),
+    "simulate": frozenset({SLOTS, OPERATORS}),
+    "replay": frozenset({SLOTS, OPERATORS}),
+}
+"""Command → what it has to be sized; a scenario or a journal has one of both."""
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyEntry:
     """A policy that can be asked for: what it is made of, and what to know before choosing it.
 
     `build` takes the `sections` in their order, and the surroundings if it `asks_around`.
+    `sizes` is what it can size; of anything else it only says that it cannot.
     Without any of the settings that it `requires`, the policy decides nothing.
     A `baseline` is there to be compared with, in simulations above all, not to be chosen.
     `recordings_lack` is what it decides by that recorded rates do not tell; empty where they tell enough.
@@ -58,12 +70,25 @@ class PolicyEntry:
     requires: tuple[tuple[type[Section], str], ...] = ()
     forecasts: bool = False
     asks_around: bool = False
+    sizes: frozenset[str] = frozenset({SLOTS, OPERATORS})
 
     @property
     def usable_in(self) -> tuple[str, ...]:
-        """The commands that take it."""
-        offline = () if self.recordings_lack else ("decide",)
-        return ("run", "pipeline run", *offline, "simulate", "replay")
+        """The commands in which it can answer."""
+        fits = [place for place, kinds in PLACES.items() if kinds & self.sizes]
+        return tuple(place for place in fits if place != "decide" or not self.recordings_lack)
+
+    def check_place(self, place: str) -> None:
+        """Reject a command in which it would never answer."""
+        if not PLACES[place] & self.sizes:
+            (own,), (other,) = self.sizes, PLACES[place]
+            told = f"{self.name!r} sizes {own}, and `penstock {place}` has {other}"
+            raise BadSettings(f"policy: {told}; it can be used in {', '.join(self.usable_in)}")
+
+    @property
+    def aims_at_latency(self) -> bool:
+        """Whether it sizes for the latency target alone, also where no batches are known."""
+        return (Goals, "latency_target") in self.requires
 
     def make(self, settings: Sections, around: Surroundings | None = None) -> Policy:
         """Build the policy, with a forecast before it where its name or the settings ask for one.
@@ -109,7 +134,7 @@ def build_sage(
     return SagePolicy(
         WithinLimits(Ds2Policy(goals), least=bounds.least),
         settings.with_windows_for(manager.policy_interval),
-        ServiceWatch(around.services, settings.service_lags).look,
+        ServiceWatch(around.services, settings.service_test).look,
         Limits.of(cluster, bounds),
         replace(around, said=lambda: combine_said(said, around.said())),
         math.inf if settings.first_after is None else settings.first_after,
@@ -198,6 +223,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             choose_when="comparing with an exact model that knows no irregularity",
             baseline=True,
             requires=((Goals, "latency_target"),),
+            sizes=frozenset({OPERATORS}),
         ),
         PolicyEntry(
             "drs-observed",
@@ -209,6 +235,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             choose_when="seeing what true rates are worth",
             baseline=True,
             requires=((Goals, "latency_target"),),
+            sizes=frozenset({OPERATORS}),
         ),
         PolicyEntry(
             "dynamic-allocation",
@@ -220,6 +247,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             choose_when="comparing with Spark's own dynamic allocation",
             baseline=True,
             recordings_lack="the tasks of stages",
+            sizes=frozenset({SLOTS}),
         ),
         PolicyEntry(
             "reactive-cpu",
@@ -252,6 +280,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             choose_when="comparing with the proposal for Spark that was not merged",
             baseline=True,
             recordings_lack="batch times and a trigger interval",
+            sizes=frozenset({SLOTS}),
         ),
     )
 }

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.dataflow.metrics import Floats
 from penstock.decide.sage.columns import COLUMN, CORES, HEAP, OVERHEAD, PARALLELISM, TASK_CPUS
+from penstock.decide.sage.rules import find_cores_per_task
 from penstock.decide.sage.settings import SageSettings
 from penstock.fleet.decision import MOST_CLOCK_SECONDS
 from penstock.fleet.overrides import read_snapshot
@@ -133,7 +134,7 @@ def tabulate_status(state: FleetState, settings: SageSettings) -> pa.Table:
     wanted = np.where(np.isnan(needed), state.held[:, PARALLELISM], needed)
     cores, memory = _sum_allocated(state.held)
     lasting = _find_lasting(state, "heap_used_bytes", settings)
-    # P3 looks at the same
+    # P3 looks at the same, and takes off what collectors may use
     busy = _find_lasting(state, "cpu_used_cores", settings) / state.held[:, CORES]
     each = _find_needed_bytes(newest, lasting, state.held, settings)
     missing = _find_missing_bytes(newest, lasting, state.held, settings)
@@ -165,8 +166,8 @@ def _find_needed_cores(state: FleetState, settings: SageSettings) -> Floats:
     fresh = state.at > state.fresh_after[:, None]
     used = np.where(fresh, state.history[:, COLUMN["cpu_used_cores"]].astype(np.float64), np.nan)
     cores, slots = state.held[:, CORES], state.held[:, CORES] // state.held[:, TASK_CPUS]
-    each = np.ceil(np.fmax.reduce(used, axis=1) / settings.cpu_target / slots)
-    needed: Floats = np.fmin(cores, slots * np.maximum(each, 1.0))
+    each = find_cores_per_task(np.fmax.reduce(used, axis=1), slots, settings)
+    needed: Floats = np.fmin(cores, slots * each)
     return needed
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from penstock.act.actuator import ExecutorActuator
 from penstock.act.spark_executors import SparkExecutors
 from penstock.decide.limits import UnitLimits, WithinLimits
-from penstock.decide.registry import make_policy
+from penstock.decide.registry import policy_entry
 from penstock.decide.surroundings import Surroundings
 from penstock.errors import BadInput, JournalUnavailable, Unsupported
 from penstock.journal.store import Journal, journal_at
@@ -91,7 +91,9 @@ def run(  # noqa: PLR0913
     complete(pipeline, SparkLooker(spark))
     pipeline.check()
     effective = _load_settings(pipeline, spark, policy, settings)
-    make_policy(effective.run.policy, effective)
+    entry = policy_entry(effective.run.policy)
+    entry.check_place("pipeline run")
+    entry.make(effective)
     period, patience = _parse_seconds("trigger", trigger), _parse_seconds("lease", lease, LEAST_LEASE_SECONDS)
     places = _locate_checkpoints(pipeline, checkpoints)
     check_all(pipeline, spark)

@@ -18,7 +18,7 @@ from penstock.act.spark_executors import SparkExecutors
 from penstock.decide.manager.manager import ScalingManager
 from penstock.decide.manager.restarts import RecommendOnly
 from penstock.decide.policy import Policy
-from penstock.decide.registry import make_policy
+from penstock.decide.registry import make_policy, policy_entry
 from penstock.decide.surroundings import Surroundings
 from penstock.errors import PenstockError
 from penstock.journal.former_runs import settle_former_runs
@@ -59,6 +59,7 @@ def read_settings(
 
 def assemble_autopilot(spark: Any, settings: Settings, report_to: str | None) -> Autopilot:
     """Put the autopilot of an application together; observing only means that no actuator is built."""
+    policy_entry(settings.run.policy).check_place("run")
     journal = journal_at(settings.run.journal, retained=settings.run.retained_observations)
     name, desk = application_name(spark), _build_desk(spark, settings, journal)
     analyse = settings.manager.critical_path != "off"

@@ -60,7 +60,7 @@ def report_to_fleet(
 
     needs, sage, fleet = WithinLimits(policy, least=settings.bounds.least), settings.sage, settings.membership
     transport = connect_to_fleet(report_to, name, fleet.key_file, fleet.kafka_options)
-    watch = ServiceWatch(BOARD.newest, sage.service_lags)
+    watch = ServiceWatch(BOARD.newest, sage.service_test)
     return FleetPolicy(name, transport, journal, needs, conf, watch, limits, sage.up_window_seconds)
 
 

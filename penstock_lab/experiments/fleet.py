@@ -256,7 +256,7 @@ def _make_up(begin: int, number: int) -> tuple[list[list[float]], dict[str, list
         "gc_seconds": np.where(kind == 1, 2.0, 0.1) * noise,
         "gc_count": np.round(3.0 * noise),
         "memory_used_bytes": committed + beside,
-        "cpu_used_cores": np.where(kind == 3, 3.95, 2.4) * np.sqrt(noise),
+        "cpu_used_cores": np.where(kind == 3, 5.2, 2.4) * np.sqrt(noise),
         "backlog_records": np.round(np.where(kind == 4, offered * (number + 1), 10.0 * noise)),
         "offered_per_second": offered * noise,
         "needed_parallelism": np.where(kind == 4, 2.0, 1.0) * EXECUTORS,

@@ -131,3 +131,25 @@ def test_a_policy_that_cannot_decide_says_what_is_missing(
 ) -> None:
     assert perform(["decide", *options, *recorded]) == 2
     assert told in complaint(capsys)
+
+
+@pytest.mark.parametrize("policy", ["ds2", "ds2-learned", "forecast:ds2", "dhalion", "reactive-cpu"])
+def test_a_latency_target_is_refused_by_those_that_aim_at_none(
+    capsys: Captured, recorded: list[str], policy: str
+) -> None:
+    assert perform(["decide", "--policy", policy, "--latency-target", "1ms", *recorded]) == 2
+    told = complaint(capsys)
+    assert told.startswith(f"--latency-target: {policy} aims at no latency on recorded rates")
+    assert "queueing" in told and "drs" in told
+    assert perform(["decide", "--policy", policy, *recorded, "--json"]) == 0
+
+
+@pytest.mark.parametrize("policy", ["queueing", "drs", "drs-observed", "forecast:queueing"])
+def test_a_latency_target_is_kept_by_those_that_aim_at_one(
+    capsys: Captured, recorded: list[str], policy: str
+) -> None:
+    sizes = []
+    for target in ("10s", "6ms"):
+        assert perform(["decide", "--policy", policy, "--latency-target", target, *recorded, "--json"]) == 0
+        sizes.append(sum(last_json(capsys)["epochs"][0]["parallelism"].values()))
+    assert sizes[0] < sizes[1]

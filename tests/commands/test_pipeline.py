@@ -139,3 +139,13 @@ def test_options_are_checked_before_anything_starts(tmp_path, capsys, option, gi
 def test_an_unknown_policy_is_told_before_anything_starts(tmp_path, capsys, words):
     assert perform(["pipeline", "run", str(written(tmp_path, YAML)), *words]) == 2
     assert complaint(capsys) == "policy: unknown policy 'ds3'; did you mean 'ds2'?"
+
+
+def test_a_policy_for_shared_slots_is_refused_before_anything_starts(tmp_path, capsys):
+    words = ["--policy", "trigger-interval"]
+    assert perform(["pipeline", "run", str(written(tmp_path, YAML)), *words]) == 2
+    assert complaint(capsys) == (
+        "policy: 'trigger-interval' sizes executors whose slots all operators share, and "
+        "`penstock pipeline run` has operators with instances of their own; "
+        "it can be used in run, simulate, replay"
+    )

@@ -202,7 +202,9 @@ def test_text_that_is_no_scenario(capsys, tmp_path):
 
 
 def test_a_policy_that_cannot_decide_anything_is_told_of(capsys, scenario):
-    assert perform(["simulate", scenario(), "--policy", "ds2", "--policy", "queueing", "--json"]) == 0
+    chosen = ["--policy", "ds2", "--policy", "queueing", "--policy", "trigger-interval"]
+    assert perform(["simulate", scenario(), *chosen, "--json"]) == 0
     told = capsys.readouterr().err
+    assert "trigger-interval will decide nothing: mine has operators with instances of their own" in told
     assert "queueing will decide nothing: mine sets no latency_target" in told
     assert "ds2" not in told

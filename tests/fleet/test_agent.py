@@ -15,7 +15,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ExecutorUse, SizingFacts
 from penstock.decide.policy import Hold, Resize, Scale
 from penstock.decide.sage.resizer import Limits
-from penstock.decide.sage.services import ServiceReading, ServiceWatch
+from penstock.decide.sage.services import ServiceReading, ServiceTest, ServiceWatch
 from penstock.decide.sage.settings import SageSettings
 from penstock.decide.sage.sizes import held_from, size_in_bytes
 from penstock.errors import ActionFailed, BadInput
@@ -206,7 +206,7 @@ def test_a_backlog_that_follows_a_service_is_told_to_the_controller(journal: Jou
 
 def test_a_backlog_may_follow_a_service_much_later_if_the_settings_say_so():
     board, backlog, lag = ServiceBoard(), 0.0, 30
-    watch = ServiceWatch(board.newest, (lag,))
+    watch = ServiceWatch(board.newest, ServiceTest((lag,)))
     latencies = [1.0 + number % 7 for number in range(2 * lag)]
     for number, latency in enumerate(latencies):
         backlog += 1000.0 * latencies[number - lag] if number >= lag else 0.0

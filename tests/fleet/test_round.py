@@ -183,7 +183,7 @@ def test_status_tells_waste():
 
 
 @pytest.mark.parametrize(
-    ("used", "needed"), [(2.4, 4.0), (3.9, 8.0), (6.0, 12.0), (11.9, 12.0), (None, 12.0)]
+    ("used", "needed"), [(2.4, 4.0), (3.9, 4.0), (4.4, 8.0), (6.0, 12.0), (11.9, 12.0), (None, 12.0)]
 )
 def test_cores_that_tasks_do_not_use_are_waste_too(used: float | None, needed: float):
     """Four slots of three cores each: as many as P8 would leave, and no more than are held."""

@@ -122,9 +122,9 @@ def test_memory_beside_the_heap_can_be_missing_too(tmp_path: Path):
 
 def test_who_never_has_a_core_to_spare_is_undersized_too(tmp_path: Path):
     place, state = FleetDirectory(tmp_path), empty_state()
-    for number, least in ((1, 4.0), (2, 3.9), (3, 4.0), (4, 3.9)):
+    for number, least in ((1, 5.0), (2, 4.9), (3, 5.0), (4, 4.9)):
         busy = a_record("busy", end=10.0 * number, cpu_used_cores=least)
-        calm = a_record("calm", end=10.0 * number, cpu_used_cores=4.0 if number < 4 else 1.0)
+        calm = a_record("calm", end=10.0 * number, cpu_used_cores=5.0 if number < 4 else 4.0)
         state = play_round(state, a_table(busy, calm), SETTINGS).state
     place.write_status(0, tabulate_status(state, SETTINGS))
     status = summarise_fleet(place, 100.0)

@@ -9,14 +9,14 @@ SETTINGS = {"policy_interval": 10, "utilisation": 0.9, "activation_intervals": 1
 GREW = "P4 (parallelism scale-up): the backlog grew in every sample"
 
 
-def topics(rate: str, **changes):
+def topics(rate: str, parse: int = 2, count: int = 4, duration: int = 1800):
     """Two operators with queues that nothing bounds, as topics are, so that nothing waits at the source."""
     operators = {
-        "parse": {"inputs": ["events"], "service_time": "1ms", "instances": 2},
-        "count": {"inputs": ["parse"], "service_time": "4ms", "instances": 4},
+        "parse": {"inputs": ["events"], "service_time": "1ms", "instances": parse},
+        "count": {"inputs": ["parse"], "service_time": "4ms", "instances": count},
     }
     sources = {"events": {"rate": rate}}
-    return an_experiment(sources=sources, operators=operators, settings=SETTINGS, duration=1800, **changes)
+    return an_experiment(sources=sources, operators=operators, settings=SETTINGS, duration=duration)
 
 
 def batches(rate: str, **others: object):
@@ -42,6 +42,20 @@ def test_it_grows_for_records_that_wait_between_operators():
     at = growths(run)
     assert run.errors == {} and at and 600 < at[0] <= 720
     assert run.held[-1].tolist() == [1, 2, 8], "1,600 records of 4 ms at 90 % need 7.1 instances"
+
+
+@pytest.mark.parametrize(("parse", "count"), [(6, 4), (7, 4), (4, 6), (12, 1)])
+def test_operators_are_judged_each_by_its_own_need(parse: int, count: int):
+    """1,600 records of 1 ms and of 4 ms at 90 % need 1.8 and 7.1 instances, whatever is held in all."""
+    run = simulate(topics("constant:1600", parse, count, duration=3600), "sage")
+    assert run.errors == {} and growths(run)
+    assert run.held[-1].tolist() == [1, 2, 8]
+
+
+def test_an_operator_with_too_many_is_shrunk_beside_one_that_is_right():
+    run = simulate(topics("constant:1600", 6, 8, duration=3600), "sage")
+    assert run.held[-1].tolist() == [1, 2, 8] and growths(run) == []
+    assert "parse 6 → 2" in run.actions[0].reason and "count" not in run.actions[0].reason
 
 
 def test_it_grows_for_batches_that_become_longer_though_each_reads_all_there_is():

@@ -169,6 +169,10 @@ class Window:
         begin = int(np.argmax(taken.any(axis=0))) if there.any() else -1
         return Window(apps.history[:, :, begin:], taken[:, begin:], there)
 
+    def take(self, rows: Integers) -> Window:
+        """Return the samples of some of the applications."""
+        return Window(self.history[rows], self.taken[rows], self.there[rows])
+
     def where_measured(self, least: int, *names: str) -> Window:
         """Take the samples in which all these were measured, if enough are left."""
         known = self.taken.copy()
@@ -223,14 +227,33 @@ class Window:
 
     def lasting(self, values: Floats, count: int) -> Floats:
         """Return the largest value that so many samples in a row did not fall below."""
-        order = np.argsort(self.taken, axis=1, kind="stable") if self._has_gaps() else None
-        taken = self.taken if order is None else np.take_along_axis(self.taken, order, axis=1)
-        kept = values if order is None else np.take_along_axis(values, order, axis=1)
-        found = lasting(np.where(taken, kept, np.inf), count, taken)
+        taken, kept = self._line_up(np.where(self.taken, values, np.inf))
+        return np.where(self.there, lasting(kept, count, taken), np.nan)
+
+    def busiest(self, values: Floats, count: int) -> Floats:
+        """Return the largest amount a second over so many samples in a row."""
+        taken, amounts = self._line_up(np.where(self.taken, values, 0.0))
+        seconds = self._line_up(np.where(self.taken, self.values("seconds"), 0.0))[1]
+        width = min(count, values.shape[1])
+        places = values.shape[1] - width + 1
+        parts = [(amounts[:, n : n + places], seconds[:, n : n + places]) for n in range(width)]
+        rates = sum(amount for amount, _ in parts) / sum(length for _, length in parts)
+        found = np.where(_find_whole_runs(taken, places), rates, -np.inf).max(axis=1)
         return np.where(self.there, found, np.nan)
 
-    def _has_gaps(self) -> bool:
-        return bool((self.taken[:, :-1] & ~self.taken[:, 1:]).any())
+    def _line_up(self, values: Floats) -> tuple[Bools, Floats]:
+        """Return which samples are taken, and the values, with those that are taken last in each row."""
+        if not bool((self.taken[:, :-1] & ~self.taken[:, 1:]).any()):
+            return self.taken, values
+        order = np.argsort(self.taken, axis=1, kind="stable")
+        return np.take_along_axis(self.taken, order, axis=1), np.take_along_axis(values, order, axis=1)
+
+
+def _find_whole_runs(taken: Bools, places: int) -> Bools:
+    """Return the places where a run of samples begins that are all taken; too few are one run."""
+    whole = taken[:, :places].copy()
+    whole[:, -1] = True
+    return whole
 
 
 def lasting(values: Floats, count: int, taken: Bools | None = None) -> Floats:
@@ -243,7 +266,6 @@ def lasting(values: Floats, count: int, taken: Bools | None = None) -> Floats:
     lowest = values[:, :places]
     for shift in range(1, width):
         lowest = np.minimum(lowest, values[:, shift : shift + places])
-    whole = np.ones_like(lowest, dtype=np.bool_) if taken is None else taken[:, :places].copy()
-    whole[:, -1] = True
+    whole = True if taken is None else _find_whole_runs(taken, places)
     found: Floats = np.where(whole, lowest, -np.inf).max(axis=1)
     return found

@@ -16,7 +16,7 @@ import numpy as np
 from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.sage.columns import lasting
 from penstock.decide.sage.metrics import HeldSize, Parameter, Rule, SizingHistory, SizingInput
-from penstock.decide.sage.rules import likely_beside_heap, whole_mebibytes
+from penstock.decide.sage.rules import find_cores_per_task, likely_beside_heap, whole_mebibytes
 from penstock.decide.sage.settings import SageSettings
 
 MARGIN = 1.1
@@ -152,8 +152,8 @@ def _own_overhead(history: SizingHistory, settings: SageSettings) -> float:
 
 
 def _own_cpus(history: SizingHistory, held: HeldSize, settings: SageSettings) -> float:
-    used = float(np.max(history.cpu_used_cores))
-    return math.nan if math.isnan(used) else float(max(1, math.ceil(used / settings.cpu_target / held.slots)))
+    used = np.array([np.max(history.cpu_used_cores)])
+    return float(find_cores_per_task(used, np.array([float(held.slots)]), settings)[0])
 
 
 def _any(counts: Any) -> bool:

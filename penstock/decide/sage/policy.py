@@ -49,6 +49,7 @@ from penstock.decide.sage.sizes import (
     spark_settings,
     with_values,
 )
+from penstock.decide.sage.units import decide_units
 from penstock.decide.surroundings import Surroundings
 from penstock.decide.verdict import Accepted
 from penstock.errors import BadInput
@@ -212,7 +213,7 @@ class SagePolicy:
         by_hand = self._propose_by_hand(given, window)
         if isinstance(by_hand, Resize):
             return self._or_grow(by_hand, given, window, held)
-        found = decide(given, self._judged_by)
+        found = self._decide(given, held)
         if isinstance(answer, NotReady) and not _is_urgent(found, window):
             return answer
         forced = found.decision is not None and found.decision.rule is given.overrides.forced
@@ -227,6 +228,19 @@ class SagePolicy:
                 return other
         wanted = self._propose_round(given, found, window, held)
         return wanted if forced else self._or_grow(wanted, given, window, held)
+
+    def _decide(self, given: SizingInput, held: Mapping[str, int]) -> SizingRound:
+        """Apply the rules to the executors, or to each operator where these have instances of their own."""
+        if len(held) == 1:
+            return decide(given, self._judged_by)
+        return decide_units(
+            given, held, [needs for _, _, needs in self._list_samples(given.now)], self._judged_by
+        )
+
+    def _list_samples(self, now: float) -> list[TimedSample]:
+        """List the samples of the long window."""
+        since = now - self._judged_by.down_window_seconds
+        return [sample for sample in self._samples if sample[0] > since]
 
     def _or_grow(
         self, wanted: Proposal, given: SizingInput, window: ApplicationWindow, held: Mapping[str, int]
@@ -271,11 +285,10 @@ class SagePolicy:
         else:
             overrides = replace(overrides, pinned=overrides.pinned | _ALL_BUT_PARALLELISM)
         self._service = self._services(window)
-        since = window.end - self._judged_by.down_window_seconds
-        looked_at = {at: sample for at, sample, _ in self._samples if at > since}
+        looked_at = self._list_samples(window.end)
         return SizingInput(
             now=window.end,
-            history=history_of(list(looked_at), list(looked_at.values())),
+            history=history_of([at for at, _, _ in looked_at], [sample for _, sample, _ in looked_at]),
             held=size,
             fresh_after=self._fresh_after,
             service_correlation=self._service.coefficient if self._service is not None else math.nan,
@@ -347,24 +360,15 @@ class SagePolicy:
     def _scale(
         self, given: SizingInput, found: SizingRound, held: Mapping[str, int], fitted: Fitted
     ) -> Proposal:
-        sizes = self._find_sizes(found, held, given.now)
         assert found.decision is not None
-        if len(sizes) == 1:
-            sizes = dict.fromkeys(sizes, found.decision.after.parallelism)
-        if sizes == dict(held):
+        sizes = found.sizes or dict.fromkeys(held, found.decision.after.parallelism)
+        changed = {unit: count for unit, count in sizes.items() if count != held[unit]}
+        if not changed:
             return Hold(_explain_hold(found, fitted, self._service))
-        changes = ", ".join(f"{unit} {held[unit]} → {count}" for unit, count in sizes.items())
+        changes = ", ".join(f"{unit} {held[unit]} → {count}" for unit, count in changed.items())
         expected = ExpectedEffect("the backlog stops growing" if _grows(found) else "the backlog stays small")
-        reason = f"{explain_decision(given.held, found.decision, given.overrides.by)} ({changes})"
+        reason = explain_decision(given.held, found.decision, given.overrides.by, changes)
         return add_notes(Scale(sizes, reason, expected), fitted.notes)
-
-    def _find_sizes(self, found: SizingRound, held: Mapping[str, int], now: float) -> dict[str, int]:
-        """Return what DS2 asked for: the newest for growth, the largest of the long window to shrink."""
-        since = max(now - self._judged_by.down_window_seconds, self._fresh_after)
-        asked = [needed for at, _, needed in self._samples if at > since and needed]
-        if _grows(found):
-            return dict(asked[-1])
-        return {unit: min(held[unit], max(sizes.get(unit, 1) for sizes in asked)) for unit in held}
 
 
 def _is_urgent(found: SizingRound, window: ApplicationWindow) -> bool:

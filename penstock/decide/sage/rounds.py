@@ -5,7 +5,8 @@ The same round judges one application (`decide`) and a fleet of them (`judge`).
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field
 
 import numpy as np
 
@@ -32,11 +33,15 @@ AT_ONCE = 4_096
 
 @dataclass(frozen=True, slots=True)
 class SizingRound:
-    """The outcome for one application: a decision or none, rules held back and why, or what is awaited."""
+    """The outcome for one application: a decision or none, rules held back and why, or what is awaited.
+
+    `sizes` is what each operator is to have, where operators have instances of their own.
+    """
 
     decision: Sizing | None = None
     held_back: tuple[tuple[Rule, int], ...] = ()
     awaiting: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 def decide(given: SizingInput, settings: SageSettings) -> SizingRound:

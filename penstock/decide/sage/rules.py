@@ -14,11 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.dataflow.metrics import Floats
+from penstock.dataflow.metrics import Floats, Integers
 from penstock.decide.sage import columns
 from penstock.decide.sage.columns import Applications, Bools, Window
 from penstock.decide.sage.metrics import Parameter, Rule, Symptom
-from penstock.decide.sage.settings import MEBIBYTE, SageSettings
+from penstock.decide.sage.settings import MEBIBYTE, SINGLE_THREADED, SageSettings
+
+COLLECTOR_THREADS = 8
+"""Threads that collect garbage at once: as many as the host has cores up to here, and few more above."""
 
 
 class Finding(NamedTuple):
@@ -46,6 +49,11 @@ class RoundView:
     def held(self, column: int) -> Floats:
         """Return what the applications hold of one thing."""
         return self.apps.held[:, column]
+
+    def take(self, rows: Integers) -> RoundView:
+        """Return the view of some of the applications."""
+        recent, long = self.recent.take(rows), self.long.take(rows)
+        return RoundView(self.apps.take(rows), self.settings, recent, long, self.forced)
 
     @property
     def slots(self) -> Floats:
@@ -76,10 +84,9 @@ def heap_up(view: RoundView) -> list[Finding]:
     used = recent.least(recent.values("heap_used_bytes")) / heap
     # a JVM that has not taken the heap it may have collects for reasons that a larger one does not mend
     small = recent.most(recent.values("heap_committed_bytes")) < settings.heap_used_high * heap
-    seconds = recent.total(recent.values("seconds"))
-    gc_share = recent.total(recent.values("gc_seconds")) / seconds
+    gc_share = _measure_rate(recent, "gc_seconds")
     share = np.where(small, np.nan, gc_share)
-    per_minute = np.where(small, np.nan, recent.total(recent.values("gc_count")) / seconds * 60.0)
+    per_minute = np.where(small, np.nan, _measure_rate(recent, "gc_count") * 60.0)
     signs: tuple[tuple[Symptom, Floats, float], ...] = (
         (Symptom.OUT_OF_MEMORY, failures, 0.0),
         (Symptom.HEAP_USED, used, settings.heap_used_high),
@@ -92,6 +99,11 @@ def heap_up(view: RoundView) -> list[Finding]:
     ]
     found += [*_find_spill(view, gc_share, larger), _find_full_driver(view)]
     return [*found, _find_force(view, found, Parameter.HEAP, larger)]
+
+
+def _measure_rate(window: Window, name: str) -> Floats:
+    """Return how much of a metric came up in a second of the window."""
+    return window.total(window.values(name)) / window.total(window.values("seconds"))
 
 
 def _find_spill(view: RoundView, gc_share: Floats, larger: Floats) -> list[Finding]:
@@ -162,15 +174,23 @@ def _more_overhead(view: RoundView) -> tuple[Floats, Floats, Bools]:
 
 
 def cpu_up(view: RoundView) -> list[Finding]:
-    """P3: CPU use that never falls below the bound; each slot gets more cores, the slots stay as many."""
-    cpus, bound = view.held(columns.TASK_CPUS), view.settings.cpu_high
-    per_task = np.maximum(cpus + 1, np.ceil(cpus * view.settings.cpu_factor))
-    used = view.recent.least(view.recent.values("cpu_used_cores")) / view.held(columns.CORES)
-    full = used > bound
-    forced = np.full(len(used), view.forced) & ~full
+    """P3: CPU use that never falls below the bound; each slot gets more cores, the slots stay as many.
+
+    The bound is above all that is held: a slot whose task has a thread for each of its cores is busy, and
+    lacks nothing. Only threads beyond that could use another core, and no slot gets more than it uses.
+    """
+    recent, cpus, bound = view.recent, view.held(columns.TASK_CPUS), view.settings.cpu_high
+    grown = np.maximum(cpus + 1, np.ceil(cpus * view.settings.cpu_factor))
+    used = recent.values("cpu_used_cores")
+    # collectors are threads beside the tasks, and busy while these stand still
+    collecting = COLLECTOR_THREADS * np.nan_to_num(_measure_rate(recent, "gc_seconds"))
+    share = (recent.least(used) - collecting) / view.held(columns.CORES)
+    usable = np.minimum(grown, np.ceil(recent.most(used) / view.slots))
+    starved = share > bound
+    forced = np.full(len(share), view.forced) & ~starved
     return [
-        Finding(full, Symptom.CPU_USED, used, bound, Parameter.CPU, per_task),
-        Finding(forced, Symptom.FORCED, used, bound, Parameter.CPU, per_task),
+        Finding(starved, Symptom.CPU_USED, share, bound, Parameter.CPU, usable),
+        Finding(forced, Symptom.FORCED, share, bound, Parameter.CPU, grown),
     ]
 
 
@@ -219,24 +239,43 @@ def parallelism_down(view: RoundView) -> list[Finding]:
 def heap_down(view: RoundView) -> list[Finding]:
     """P6: down to the largest committed heap, which the JVM has judged enough for what lives and for GC.
 
-    Never to where P1's bound on use would be met, nor below what Spark starts with, and not after spill or a
-    failure for want of heap, nor unless GC is calm: a smaller heap takes more of it, and above half of P1's
-    bound it would call for its own remedy. Nor does it go on from where it arrived before. As for P1, use
-    counts only where it lasts: between two collections it rises to the brim of what is committed.
+    Never to where P1 would meet one of its bounds on the same metrics, nor below what Spark starts with, and
+    not after spill or a failure for want of heap. Nor does it go on from where it arrived before. As for P1,
+    use counts only where it lasts: between two collections it rises to the brim of what is committed. Each
+    metric counts in all samples in which it was measured, whatever was lost of the others.
     """
     settings, held, known = view.settings, view.held(columns.HEAP), view.apps.known
+    least = settings.least_down_samples
     short = view.long.came_up(view.long.values("out_of_memory_count"))
     short |= view.long.came_up(view.long.values("spilled_bytes"))
-    names = ("heap_committed_bytes", "heap_used_bytes", "gc_seconds")
-    long = view.long.where_measured(settings.least_down_samples, *names)
-    gc_share = long.total(long.values("gc_seconds")) / long.total(long.values("seconds"))
+    long = view.long.where_measured(least, "heap_committed_bytes", "heap_used_bytes")
     committed = long.most(long.values("heap_committed_bytes"))
+    long = view.long.where_measured(least, "heap_used_bytes")
     lasts = long.lasting(long.values("heap_used_bytes"), settings.least_up_samples)
     wanted = np.maximum(whole_mebibytes(committed), whole_mebibytes(lasts / settings.heap_used_high))
     wanted = np.maximum(wanted, whole_mebibytes(settings.least_heap_bytes))
-    seen = ~short & ~(gc_share > settings.gc_time_high / 2) & ~(held <= known[:, columns.LOWERED_HEAP])
+    seen = ~short & ~(held <= known[:, columns.LOWERED_HEAP])
     seen &= _is_worth_it(view, held, wanted, known[:, columns.SMALL_HEAP])
+    # few are left, and it takes longest
+    rows = np.flatnonzero(seen)
+    seen[rows] = _collects_calmly(view.take(rows))
     return [Finding(seen, view.unused, committed, held, Parameter.HEAP, wanted)]
+
+
+def _collects_calmly(view: RoundView) -> Bools:
+    """Return whether P1 would have met no bound on collections in the long window, had it looked.
+
+    A smaller heap takes more of the time, so that this is also to be below half of P1's bound on average.
+    """
+    settings, calm = view.settings, np.ones(len(view.apps.now), dtype=np.bool_)
+    bounds = (("gc_seconds", 1.0, settings.gc_time_high), ("gc_count", 60.0, settings.gc_per_minute_high))
+    for name, unit, bound in bounds:
+        long = view.long.where_measured(settings.least_down_samples, name)
+        # what was never measured is not calm
+        calm &= long.busiest(long.values(name), settings.least_up_samples) * unit <= bound
+        calm &= ~(_measure_rate(view.recent, name) * unit > bound)
+    timed = view.long.where_measured(settings.least_down_samples, "gc_seconds")
+    return calm & ~(_measure_rate(timed, "gc_seconds") > settings.gc_time_high / 2)
 
 
 def memory_down(view: RoundView) -> list[Finding]:
@@ -267,9 +306,19 @@ def cpu_down(view: RoundView) -> list[Finding]:
     """P8: down to the cores per task that the largest CPU use needs; the slots stay as many."""
     long = view.long.where_measured(view.settings.least_down_samples, "cpu_used_cores")
     used = long.most(long.values("cpu_used_cores"))
-    needed = np.maximum(np.ceil(used / view.settings.cpu_target / view.slots), 1.0)
+    needed = find_cores_per_task(used, view.slots, view.settings)
     seen = _is_worth_it(view, view.held(columns.TASK_CPUS), needed, view.apps.known[:, columns.SMALL_CPUS])
     return [Finding(seen, view.unused, used, view.held(columns.CORES), Parameter.CPU, needed)]
+
+
+def find_cores_per_task(used: Floats, slots: Floats, settings: SageSettings) -> Floats:
+    """Return the cores that each slot needs: one for tasks of a single thread, else what they use and more.
+
+    A task of one thread cannot use the headroom that others get. NaN stays NaN.
+    """
+    each = used / slots
+    needed: Floats = np.where(each <= SINGLE_THREADED, 1.0, np.ceil(each / settings.cpu_target))
+    return needed
 
 
 RULES: Mapping[Rule, Callable[[RoundView], list[Finding]]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from penstock.dataflow.metrics import Floats
 from penstock.dataflow.window import ApplicationWindow
+from penstock.decide.sage.columns import Bools
 from penstock.decide.sage.metrics import backlog_of
 from penstock.errors import BadMetrics
 
@@ -21,8 +21,30 @@ WORSE = {"latency_seconds": 1.0, "error_ratio": 1.0, "throughput_per_second": -1
 """Aspect → whether more of it is worse, or less."""
 ASPECTS = tuple(WORSE)
 SAMPLES = 30
+BEFORE = 30
+"""Samples from before a service became slow that are kept for as long as it explains the backlog."""
+LEAST_ORDERS = 999
+"""Fewer, which are the same each time, favour some samples over others."""
 LAGS = (0, 1, 2, 3)
 """In windows: a slow service shows in the backlog of the same or of one of the next windows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTest:
+    """When a service explains a backlog: how closely it is followed, and how seldom by chance.
+
+    `false_alarms` is the share of looks in which services that vary at random are taken for the cause, all
+    services, aspects and lags together.
+    """
+
+    lags: tuple[int, ...] = LAGS
+    least_correlation: float = 0.7
+    false_alarms: float = 0.01
+
+    @property
+    def orders(self) -> int:
+        """The random orders that a chance is counted in: enough to tell a tenth of the false alarms."""
+        return max(LEAST_ORDERS, math.ceil(10 / self.false_alarms) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +93,15 @@ def correlate(cause: Floats, effect: Floats, lag: int) -> float:
 
 
 def find_strongest(
-    backlog: Floats, services: Mapping[str, Mapping[str, Floats]], lags: Sequence[int] = LAGS
+    growth: Floats, services: Mapping[str, Mapping[str, Floats]], lags: Sequence[int] = LAGS
 ) -> Correlation | None:
     """Find the service, aspect and lag that explain the backlog's growth best; None if nothing is measured.
 
-    `services` has what each published of its aspects, in the same samples as the backlog.
+    `services` has what each published of its aspects, in the same samples as the growth.
 
     Growth is compared, not the backlog itself: a backlog adds up what a slow service leaves behind, and any
     two rising lines correlate.
     """
-    growth = np.diff(backlog, prepend=math.nan)
     found = [
         Correlation(service, aspect, lag, correlate(WORSE[aspect] * values, growth, lag))
         for service, aspects in services.items()
@@ -91,40 +112,121 @@ def find_strongest(
     return max(known, key=lambda one: one.coefficient, default=None)
 
 
+def measure_chance(
+    growth: Floats, causes: Sequence[Floats], lags: Sequence[int], coefficient: float, orders: int
+) -> float:
+    """Return how often growth in a random order follows any of the causes at any lag as closely as this.
+
+    A permutation test of the largest correlation: it holds for few samples and for any distribution, and more
+    causes or lags make a chance larger. The order as it was is one of them, so that no chance is zero.
+    """
+    known = np.isfinite(growth)
+    centred = growth[known] - growth[known].mean()
+    shuffled = np.zeros((orders, len(growth)))
+    # the same orders each time, so that the same samples give the same answer
+    shuffled[:, known] = np.random.default_rng(0).permuted(np.tile(centred, (orders, 1)), axis=1)
+    most = np.full(orders, -np.inf)
+    for cause in causes:
+        for lag in lags:
+            most = np.maximum(most, _correlate_orders(cause, shuffled, known, lag))
+    return float(1 + np.count_nonzero(most >= coefficient - 1e-9)) / (orders + 1)
+
+
+def _correlate_orders(cause: Floats, shuffled: Floats, known: Bools, lag: int) -> Floats:
+    """Correlate a cause with each row of effects as `correlate` does; -inf where that is undefined."""
+    first, effects = cause[: max(0, len(cause) - lag)], shuffled[:, lag:]
+    there = np.isfinite(first) & known[lag:]
+    first, effects = first[there], effects[:, there]
+    if len(first) < LEAST_PAIRS or np.ptp(first) == 0:
+        return np.full(len(shuffled), -np.inf)
+    first = first - first.mean()
+    spread = (effects * effects).sum(axis=1) - effects.sum(axis=1) ** 2 / len(first)
+    varied = np.ptp(effects, axis=1) > 0
+    scale = np.sqrt(np.where(varied, np.maximum(spread, 0.0), np.inf) * float(first @ first))
+    found: Floats = np.where(varied & (scale > 0), effects @ first / scale, -np.inf)
+    return found
+
+
 Readings = Callable[[float, float], Mapping[str, ServiceReading]]
 """Now, and how old a reading may be → service → its newest reading."""
 
 
-class ServiceWatch:
-    """One sample a window; called with each window in turn."""
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """One window: its number, by how much the backlog grew in it, and what services said."""
 
-    def __init__(self, newest: Readings, lags: Sequence[int] = LAGS) -> None:
-        self._newest, self._lags = newest, lags
+    number: int
+    growth: float
+    readings: Mapping[str, ServiceReading]
+
+
+class ServiceWatch:
+    """One sample a window; called with each window in turn.
+
+    While a service explains the backlog, the samples from before it became slow are kept: else one that stays
+    slow would look as if it had always been so.
+    """
+
+    def __init__(self, newest: Readings, test: ServiceTest | None = None) -> None:
+        self._newest, self._test = newest, test or ServiceTest()
+        self._latest = max(self._test.lags, default=0)
         # of the longest lag there must be pairs, too
-        samples = max(SAMPLES, 2 * max(lags, default=0))
-        self._backlogs: deque[float] = deque(maxlen=samples)
-        self._readings: deque[Mapping[str, ServiceReading]] = deque(maxlen=samples)
+        self._kept = BEFORE + max(SAMPLES, 2 * self._latest)
+        self._samples: list[_Sample] = []
+        self._taken, self._backlog = 0, math.nan
 
     def __call__(self, window: ApplicationWindow) -> float:
-        """Return the largest correlation of the backlog's growth with a service; NaN where there is none."""
+        """Return the correlation of the backlog's growth with the service that explains it; NaN if none."""
         found = self.look(window)
         return found.coefficient if found is not None else math.nan
 
     def look(self, window: ApplicationWindow) -> Correlation | None:
-        """Find the service that explains the backlog best."""
-        self._backlogs.append(backlog_of(window))
+        """Find the service that explains the backlog, if one does."""
+        before, self._backlog = self._backlog, backlog_of(window)
         # a reading from before the window says nothing about it
-        self._readings.append(self._newest(window.end, window.end - window.start))
-        names = sorted({name for readings in self._list_heard() for name in readings})
-        histories = {name: self._list_values(name) for name in names}
-        return find_strongest(np.array(self._backlogs, dtype=np.float64), histories, self._lags)
+        readings = self._newest(window.end, window.end - window.start)
+        self._samples.append(_Sample(self._taken, self._backlog - before, readings))
+        self._taken += 1
+        found = self._explain()
+        if len(self._samples) > self._kept:
+            del self._samples[BEFORE if found is not None else 0]
+        return found
 
-    def _list_heard(self) -> list[Mapping[str, ServiceReading]]:
-        """Return the readings that may explain this window; a service that fell silent before does not."""
-        return list(self._readings)[-1 - max(self._lags, default=0) :]
+    def _explain(self) -> Correlation | None:
+        """Find the service that the backlog follows most closely, unless by chance or it is fast again."""
+        samples, test = self._line_up(), self._test
+        growth = np.array([sample.growth for sample in samples], dtype=np.float64)
+        # a service that fell silent before explains nothing of now
+        names = sorted({name for sample in samples[-1 - self._latest :] for name in sample.readings})
+        services = {name: _list_values(samples, name) for name in names}
+        found = find_strongest(growth, services, test.lags)
+        if found is None or found.coefficient < test.least_correlation:
+            return None
+        if not _is_slow(WORSE[found.aspect] * services[found.service][found.aspect], found.lag):
+            return None
+        causes = [WORSE[aspect] * values for one in services.values() for aspect, values in one.items()]
+        chance = measure_chance(growth, causes, test.lags, found.coefficient, test.orders)
+        return found if chance <= test.false_alarms else None
 
-    def _list_values(self, name: str) -> dict[str, Floats]:
-        """Return aspect → what the service published of it; NaN where it said nothing."""
-        silence = ServiceReading(name, math.nan)
-        said = [readings.get(name, silence) for readings in self._readings]
-        return {aspect: np.array([getattr(one, aspect) for one in said]) for aspect in ASPECTS}
+    def _line_up(self) -> list[_Sample]:
+        """Return the samples, with silence where some are missing between them: no lag reaches across it."""
+        lined: list[_Sample] = []
+        for sample in self._samples:
+            if lined and sample.number > lined[-1].number + 1:
+                lined += [_Sample(-1, math.nan, {})] * max(1, self._latest)
+            lined.append(sample)
+        return lined
+
+
+def _list_values(samples: Sequence[_Sample], name: str) -> dict[str, Floats]:
+    """Return aspect → what the service published of it; NaN where it said nothing."""
+    silence = ServiceReading(name, math.nan)
+    said = [sample.readings.get(name, silence) for sample in samples]
+    return {aspect: np.array([getattr(one, aspect) for one in said]) for aspect in ASPECTS}
+
+
+def _is_slow(worse: Floats, lag: int) -> bool:
+    """Return whether one of the newest readings that count is above the mean of all that are kept."""
+    newest = worse[: max(0, len(worse) - lag)][-LEAST_PAIRS:]
+    newest = newest[np.isfinite(newest)]
+    return bool(len(newest)) and bool(newest.max() > np.nanmean(worse))

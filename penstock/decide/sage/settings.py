@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
+from penstock.decide.sage.services import ServiceTest
 from penstock.errors import BadInput
 from penstock.units.fields import Count, Duration, Names, OptionalCount, OptionalDuration, OptionalSize, Ratio
 from penstock.units.section import Section
@@ -14,6 +15,8 @@ from penstock.units.section import Section
 MEBIBYTE = 1024.0 * 1024.0
 LEAST_HEAP_BYTES = 450 * MEBIBYTE
 """Spark starts no JVM with less."""
+SINGLE_THREADED = 1.05
+"""The cores that a task of one thread keeps busy, and the JVM beside it."""
 MOST_LAG = 1000
 """Intervals by which a backlog may follow a service; twice as many samples are kept of both."""
 LEAST_UP_INTERVALS, LEAST_DOWN_INTERVALS = 6, 30
@@ -33,6 +36,7 @@ class SageSettings(Section):
         "down_window_seconds": "sage_down_window",
         "lags": "service_lags",
         "correlation_threshold": "service_correlation",
+        "false_alarms": "service_false_alarms",
     }
 
     up_window_seconds: Duration = Field(
@@ -71,7 +75,15 @@ class SageSettings(Section):
         0.7,
         gt=0,
         le=1,
-        description="From this correlation with a remote service on, a growing backlog does not scale.",
+        description="From this correlation with a remote service on, a growing backlog does not scale, "
+        "unless as much is likely by chance.",
+    )
+    false_alarms: Ratio = Field(
+        0.01,
+        ge=0.001,
+        le=1,
+        description="How often services that vary at random may hold back growth all the same, as a share of "
+        "the intervals; all services, their figures and `service_lags` together.",
     )
     least_up_samples: Count = Field(4, ge=2)
     least_down_samples: Count = Field(20, ge=2)
@@ -83,7 +95,7 @@ class SageSettings(Section):
     overhead_target: Ratio = Field(0.8, gt=0, le=1)
     overhead_factor: Ratio = Field(1.5, gt=1, le=16)
     least_overhead_bytes: Ratio = Field(384 * MEBIBYTE, ge=0)
-    cpu_high: Ratio = Field(0.95, gt=0, le=16)
+    cpu_high: Ratio = Field(1.1, gt=SINGLE_THREADED, le=16)
     cpu_target: Ratio = Field(0.7, gt=0, le=16)
     cpu_factor: Ratio = Field(1.5, gt=1, le=16)
     memory_fraction_step: Ratio = Field(0.1, gt=0, le=1)
@@ -130,9 +142,11 @@ class SageSettings(Section):
         return self.model_copy(update={"up_window_seconds": up, "down_window_seconds": down})
 
     @property
-    def service_lags(self) -> tuple[int, ...]:
-        """By how many windows a backlog may follow a remote service."""
-        return tuple(int(lag) for lag in self.lags)
+    def service_test(self) -> ServiceTest:
+        """When a remote service explains a backlog."""
+        return ServiceTest(
+            tuple(int(lag) for lag in self.lags), self.correlation_threshold, self.false_alarms
+        )
 
 
 class ClusterLimits(Section):

@@ -260,11 +260,14 @@ _WRITTEN: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 """Spark's key → what it says of a size, and how it is written."""
 
 
-def explain_decision(held: HeldSize, decision: Sizing, by: str = "") -> str:
-    """Say which rule decided, what it saw, from where to where it goes, and who forced it."""
+def explain_decision(held: HeldSize, decision: Sizing, by: str = "", changes: str = "") -> str:
+    """Say which rule decided, what it saw, from where to where it goes, and who forced it.
+
+    `changes` says from where to where, where a size of the whole application does not.
+    """
     rule = f"P{int(decision.rule)} ({NAMES[decision.rule]})"
     forced = f"; forced by {by or 'an operator'}" if decision.symptom is Symptom.FORCED else ""
-    return f"{rule}: {_describe_symptom(decision)}; {_list_changes(held, decision.after)}{forced}"
+    return f"{rule}: {_describe_symptom(decision)}; {changes or _list_changes(held, decision.after)}{forced}"
 
 
 def _describe_symptom(decision: Sizing) -> str:

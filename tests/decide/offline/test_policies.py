@@ -94,7 +94,7 @@ def test_an_idle_operator_and_a_missing_instance_are_not_ready():
     assert "instances of 'flatmap' reported" in str(missing.epochs[0].not_ready)
 
 
-@pytest.mark.parametrize("name", [name for name, entry in POLICIES.items() if not entry.recordings_lack])
+@pytest.mark.parametrize("name", [name for name, entry in POLICIES.items() if "decide" in entry.usable_in])
 def test_every_policy_that_recordings_tell_enough_for_decides(name):
     policy = POLICIES[name].make(Settings(latency_target=1.0))
     # flatmap is fed twice what its two instances take

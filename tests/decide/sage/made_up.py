@@ -41,7 +41,7 @@ def random_applications(random: np.random.Generator, count: int, samples: int = 
         "gc_seconds": pick(0.05, 0.4, 1.2),
         "gc_count": pick(1.0, 10.0, 30.0),
         "memory_used_bytes": committed * pick(0.7, 1.0) + overhead * pick(0.1, 0.5, 0.95),
-        "cpu_used_cores": held[:, 4] * pick(0.1, 0.4, 0.8, 1.1),
+        "cpu_used_cores": held[:, 4] * pick(0.1, 0.4, 0.8, 1.0, 1.3),
         "backlog_records": pick(0.0, 100.0, 5000.0, 1e6),
         "offered_per_second": pick(100.0, 5000.0),
         "needed_parallelism": pick(1.0, 3.0, 4.0, 8.0, 12.0),

@@ -83,13 +83,18 @@ def memory_up(view: RoundView) -> list[Sizing]:
 
 
 def cpu_up(view: RoundView) -> list[Sizing]:
-    """P3: CPU use that never falls below the bound; each slot gets more cores, the slots stay as many."""
-    held, bound = view.held, view.settings.cpu_high
-    per_task = max(held.task_cpus + 1, math.ceil(held.task_cpus * view.settings.cpu_factor))
-    after = replace(held, task_cpus=per_task, cores=held.slots * per_task)
-    used = _least(view.recent.cpu_used_cores) / held.cores if view.recent is not None else NAN
-    if used > bound:
-        return [Sizing(Rule.CPU_UP, Symptom.CPU_USED, used, bound, after)]
+    """P3: tasks that never use less than the bound, which is above all that they hold."""
+    held, bound, recent = view.held, view.settings.cpu_high, view.recent
+    grown = max(held.task_cpus + 1, math.ceil(held.task_cpus * view.settings.cpu_factor))
+    used = NAN
+    if recent is not None:
+        share = _gc_share(recent)
+        used = (_least(recent.cpu_used_cores) - 8 * (0.0 if math.isnan(share) else share)) / held.cores
+        if used > bound:
+            per_task = min(grown, math.ceil(_most(recent.cpu_used_cores) / held.slots))
+            after = replace(held, task_cpus=per_task, cores=held.slots * per_task)
+            return [Sizing(Rule.CPU_UP, Symptom.CPU_USED, used, bound, after)]
+    after = replace(held, task_cpus=grown, cores=held.slots * grown)
     return [Sizing(Rule.CPU_UP, Symptom.FORCED, used, bound, after)] if view.forced else []
 
 
@@ -154,28 +159,48 @@ def parallelism_down(view: RoundView) -> list[Sizing]:
 
 def heap_down(view: RoundView) -> list[Sizing]:
     """P6: down to the largest committed heap, unless heap was short of late or was lowered before."""
-    held, long = view.held, view.long
+    held, long, least = view.held, view.long, view.settings.least_down_samples
     if long is None or _any(long.out_of_memory_count) or _any(long.spilled_bytes):
         return []
-    for column in ("heap_committed_bytes", "heap_used_bytes", "gc_seconds"):
-        long = measured(long, column, view.settings.least_down_samples)
-    if long is None:
-        return []
-    if _gc_share(long) > view.settings.gc_time_high / 2:
+    use = measured(long, "heap_used_bytes", least)
+    both = measured(use, "heap_committed_bytes", least)
+    if use is None or both is None or not _calm(view):
         return []
     if held.heap_bytes <= view.given.too_small.lowered_heap_bytes:
         return []
-    committed = _most(long.heap_committed_bytes)
+    committed = _most(both.heap_committed_bytes)
     wanted = whole_mebibytes(committed)
-    lasts = lasting(long.heap_used_bytes, view.settings.least_up_samples)
+    lasts = lasting(use.heap_used_bytes, view.settings.least_up_samples)
     room = whole_mebibytes(lasts / view.settings.heap_used_high)
     wanted = room if room > wanted else wanted
-    least = whole_mebibytes(view.settings.least_heap_bytes)
-    wanted = least if least > wanted else wanted
+    floor = whole_mebibytes(view.settings.least_heap_bytes)
+    wanted = floor if floor > wanted else wanted
     if not _worth_it(view, held.heap_bytes, wanted, view.given.too_small.heap_bytes):
         return []
     after = replace(held, heap_bytes=wanted)
     return [Sizing(Rule.HEAP_DOWN, _unused(view), committed, held.heap_bytes, after)]
+
+
+def _calm(view: RoundView) -> bool:
+    """Whether no few samples in a row, nor those of the short window, had more GC than P1 would bear."""
+    settings = view.settings
+    for column, bound in (("gc_seconds", settings.gc_time_high), ("gc_count", settings.gc_per_minute_high)):
+        unit = 60.0 if column == "gc_count" else 1.0
+        long = measured(view.long, column, settings.least_down_samples)
+        if long is None:
+            return False
+        amounts, seconds = getattr(long, column), long.seconds
+        width = min(settings.least_up_samples, len(amounts))
+        for place in range(len(amounts) - width + 1):
+            few = slice(place, place + width)
+            if _total(amounts[few]) / _total(seconds[few]) * unit > bound:
+                return False
+        recent = view.recent
+        if recent is not None and _total(getattr(recent, column)) / _total(recent.seconds) * unit > bound:
+            return False
+        if column == "gc_seconds" and _gc_share(long) > bound / 2:
+            return False
+    return True
 
 
 def memory_down(view: RoundView) -> list[Sizing]:
@@ -206,8 +231,7 @@ def cpu_down(view: RoundView) -> list[Sizing]:
     if long is None:
         return []
     used = _most(long.cpu_used_cores)
-    needed = _ceiling(used / view.settings.cpu_target / held.slots)
-    needed = 1.0 if needed < 1 else needed
+    needed = 1.0 if used / held.slots <= 1.05 else _ceiling(used / held.slots / view.settings.cpu_target)
     if not _worth_it(view, held.task_cpus, needed, float(view.given.too_small.task_cpus)):
         return []
     after = replace(held, task_cpus=int(needed), cores=held.slots * int(needed))

@@ -43,7 +43,7 @@ SETTINGS = SageSettings()
 CASES: dict[Rule, tuple[HeldSize, dict[str, object], HeldSize]] = {
     Rule.HEAP_UP: (A_SIZE, {"heap_used_bytes": 5.5 * GIB}, replace(A_SIZE, heap_bytes=9 * GIB)),
     Rule.MEMORY_UP: (A_SIZE, {"memory_used_bytes": 6.89 * GIB}, replace(A_SIZE, overhead_bytes=1396 * MIB)),
-    Rule.CPU_UP: (A_SIZE, {"cpu_used_cores": 3.9}, replace(A_SIZE, cores=8, task_cpus=2)),
+    Rule.CPU_UP: (A_SIZE, {"cpu_used_cores": 5.2}, replace(A_SIZE, cores=8, task_cpus=2)),
     Rule.PARALLELISM_UP: (
         A_SIZE,
         {"backlog_records": [1000.0 * n for n in range(1, 41)], "needed_parallelism": 7.0},
@@ -142,7 +142,7 @@ def test_a_veto_silences_the_rule(rule: Rule):
 HIGHER = {
     Rule.MEMORY_UP: {"heap_used_bytes": 5.5 * GIB},
     Rule.CPU_UP: {"memory_used_bytes": 6.9 * GIB},
-    Rule.PARALLELISM_UP: {"cpu_used_cores": 3.9},
+    Rule.PARALLELISM_UP: {"cpu_used_cores": 5.2},
     Rule.PARALLELISM_DOWN: {"gc_seconds": 2.0},
     Rule.HEAP_DOWN: {"memory_kill_count": 1.0},
     Rule.MEMORY_DOWN: {"heap_committed_bytes": 4.0 * GIB},
@@ -187,7 +187,7 @@ def test_a_force_that_finds_nothing_to_decide_stops_no_other_rule():
 
 def test_a_scale_up_that_is_held_back_forbids_scale_downs():
     clock = Recorder()
-    now = clock.run(40, cpu_used_cores=7.9, needed_parallelism=2.0)
+    now = clock.run(40, cpu_used_cores=9.5, needed_parallelism=2.0)
     held = replace(A_SIZE, parallelism=8, cores=8, task_cpus=2)
     given = SizingInput(now, clock.history, held)
     assert fired(replace(given, overrides=Overrides(vetoed=frozenset({Rule.CPU_UP})))) is Rule.NONE
@@ -199,7 +199,7 @@ def test_a_scale_up_that_is_held_back_forbids_scale_downs():
 def test_a_scale_up_that_is_held_back_leaves_those_after_it_free(said: Overrides):
     clock = Recorder()
     growing = [1000.0 * number for number in range(40)]
-    now = clock.run(40, cpu_used_cores=3.9, needed_parallelism=9.0, backlog_records=growing)
+    now = clock.run(40, cpu_used_cores=5.2, needed_parallelism=9.0, backlog_records=growing)
     given = SizingInput(now, clock.history, A_SIZE)
     assert fired(given) is Rule.CPU_UP
     assert fired(replace(given, overrides=said)) is Rule.PARALLELISM_UP

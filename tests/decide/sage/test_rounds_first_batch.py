@@ -92,10 +92,10 @@ def test_executors_that_come_one_by_one_do_not_shorten_the_wait():
 
 def test_a_busy_cpu_says_nothing_while_code_is_compiled():
     starting = Starting()
-    assert isinstance(starting.run(36, cpu_cores=2.0), NotReady)
+    assert isinstance(starting.run(36, cpu_cores=3.0), NotReady)
     starting = Starting(FixedPolicy(NotReady("no batch finished in the window", "a finished batch")))
     starting.batches = True
-    answer = starting.run(11, cpu_cores=2.0)
+    answer = starting.run(11, cpu_cores=3.0)
     assert isinstance(answer, Resize) and answer.reason.startswith("P3"), "a minute after it, it does"
 
 

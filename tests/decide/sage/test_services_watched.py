@@ -1,0 +1,141 @@
+"""The watch over services: how often it is wrong, how soon it is right, and what it remembers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from penstock.decide.sage.services import (
+    Correlation,
+    ServiceReading,
+    ServiceTest,
+    ServiceWatch,
+    correlate,
+    measure_chance,
+)
+from tests.fakes import a_query, a_window
+
+CALM, SLOW = 0.1, 2.0
+
+
+def watch_services(
+    growths: Sequence[float],
+    latencies: dict[str, Sequence[float]],
+    test: ServiceTest | None = None,
+) -> list[Correlation | None]:
+    """Look at a window of ten seconds for each sample."""
+    readings: dict[str, ServiceReading] = {}
+    watch = ServiceWatch(lambda now, age: dict(readings), test or ServiceTest())
+    backlog, found = 0.0, []
+    for number, growth in enumerate(growths):
+        backlog += growth
+        end = 10.0 * (number + 1)
+        for name, latency in latencies.items():
+            readings[name] = ServiceReading(name, end - 1, latency[number])
+        found.append(watch.look(a_window(end, queries=(a_query(backlog=backlog),))))
+    return found
+
+
+NOISES = {
+    "uniform": lambda random, count: random.uniform(0.1, 0.2, count),
+    "heavy": lambda random, count: random.pareto(1.1, count),
+    "rare": lambda random, count: (random.random(count) < 0.2) * 1.0,
+}
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("services", [1, 3])
+@pytest.mark.parametrize("samples", [6, 7, 12])
+def test_noise_alone_explains_a_backlog_no_more_often_than_stated(noise: str, services: int, samples: int):
+    """One in twenty is stated: 10 of 200 are expected, and more than 20 come up in one run of a thousand."""
+    random, wrong = np.random.default_rng((samples, services)), 0
+    test = ServiceTest(false_alarms=0.05)
+    for _ in range(200):
+        growth = 1000.0 * NOISES[noise](random, samples) + 100.0
+        latencies = {f"service-{n}": NOISES[noise](random, samples) for n in range(services)}
+        wrong += watch_services(growth, latencies, test)[-1] is not None
+    assert wrong <= 20
+
+
+def test_more_services_and_lags_ask_for_more():
+    random = np.random.default_rng(5)
+    growth, latency = random.normal(size=12), random.normal(size=12)
+    alone = measure_chance(growth, [latency], (0,), 0.7, 999)
+    assert alone < measure_chance(growth, [latency], (0, 1, 2, 3), 0.7, 999)
+    others = [random.normal(size=12) for _ in range(5)]
+    assert alone < measure_chance(growth, [latency, *others], (0,), 0.7, 999)
+
+
+def test_the_chance_is_the_share_of_all_orders_that_correlate_as_much():
+    random = np.random.default_rng(1)
+    growth, latency = random.normal(size=6), random.normal(size=6)
+    most = [max(correlate(latency, np.array(o), lag) for lag in (0, 1)) for o in permutations(growth)]
+    for bound in (0.3, 0.6, 0.9):
+        share = np.mean([one >= bound for one in most])
+        assert measure_chance(growth, [latency], (0, 1), bound, 9999) == pytest.approx(share, abs=0.02)
+
+
+def test_what_was_not_measured_takes_no_part_in_the_orders():
+    random = np.random.default_rng(1)
+    growth, latency = random.normal(size=8), random.normal(size=8)
+    gaps = np.insert(growth, 3, math.nan), np.insert(latency, 3, 7.0)
+    assert measure_chance(gaps[0], [gaps[1]], (0,), 0.5, 4999) == pytest.approx(
+        measure_chance(growth, [latency], (0,), 0.5, 4999), abs=0.02
+    )
+
+
+def a_slow_service(calm: int, slow: int, lag: int = 0, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Growth and latency: both rise by ten times their noise, the backlog's growth some samples later."""
+    random, count = np.random.default_rng(seed), calm + slow
+    latency = np.where(np.arange(count) < calm, CALM, SLOW) * random.uniform(0.9, 1.1, count)
+    growth = np.where(np.arange(count) < calm + lag, 0.0, 1000.0) + random.uniform(-100, 100, count)
+    return growth, latency
+
+
+@pytest.mark.parametrize("lag", [0, 1, 3])
+def test_a_service_that_becomes_slow_is_found_before_four_samples_have_grown(lag: int):
+    growth, latency = a_slow_service(12, 4 + lag, lag)
+    found = watch_services(growth, {"profiles": latency})
+    assert found[-1] is not None and found[-1].coefficient > 0.9
+    assert found[:12] == [None] * 12
+
+
+def test_few_samples_are_enough_for_one_that_is_followed_closely():
+    growth, latency = a_slow_service(4, 4)
+    assert watch_services(growth, {"profiles": latency}, ServiceTest(false_alarms=0.05))[-1] is not None
+
+
+@pytest.mark.parametrize("samples", [31, 60, 360])
+@pytest.mark.parametrize("calm", [12, 100])
+def test_a_service_that_stays_slow_still_counts(samples: int, calm: int):
+    """Five minutes are thirty samples; 360 are an hour."""
+    found = watch_services(*as_watched(a_slow_service(calm, samples)))
+    assert found[-1] is not None and found[-1].coefficient > 0.9
+    assert all(one is not None for one in found[calm + 4 :])
+
+
+def as_watched(of: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    return of[0], {"profiles": of[1]}
+
+
+def test_a_service_that_is_as_fast_as_before_explains_no_growth():
+    """It was slow for ten minutes, is back for one, and now the load grows."""
+    growth, latency = a_slow_service(30, 60)
+    back = np.full(12, CALM)
+    later = np.concatenate([growth, np.full(6, -3000.0), np.full(6, 1000.0)])
+    found = watch_services(later, {"profiles": np.concatenate([latency, back])})
+    assert found[len(growth) - 1] is not None
+    assert found[-1] is None
+
+
+def test_a_service_that_stays_slow_without_a_backlog_has_a_new_level():
+    growth, latency = a_slow_service(30, 160)
+    growth[60:] = np.random.default_rng(3).uniform(-100, 100, len(growth) - 60)
+    growth[-6:] = 1000.0
+    found = watch_services(growth, {"profiles": latency})
+    assert found[55] is not None, "while the backlog grew"
+    assert found[-1] is None, "what it grows by now is something else"
