@@ -36,6 +36,10 @@ class Boundary:
         """Return the ids of the workers."""
         return frozenset(worker.worker for worker in self.workers)
 
+    def holds(self, move: Move) -> bool:
+        """Tell whether the bin is at the move's target, and the target alive."""
+        return self.locations.get(move.bin) == move.target and move.target in self.alive()
+
 
 @dataclass(frozen=True, slots=True)
 class UploadSnapshots:
@@ -57,11 +61,18 @@ BoundaryInstruction: TypeAlias = UploadSnapshots | PlaceBins
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A move still to be made; `asked` is the batch after which its snapshot was asked for."""
+    """A move to be made or made; its `move` names the source where the bin was seen last.
+
+    `asked` is the batch after which its snapshot was asked for. `source_died`: the source was dead when the
+    bin was placed. `found`: the bin was seen at its target though nobody had placed it there.
+    """
 
     move: Move
+    planned_source: str
     tries: int = 0
     asked: int | None = None
+    source_died: bool = False
+    found: bool = False
 
 
 Queue: TypeAlias = tuple[Pending, ...]
