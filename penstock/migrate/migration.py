@@ -236,9 +236,7 @@ def _issue_moves(migration: Migration, boundary: Boundary) -> MigrationProgress:
     batch, plan, settings, bins = boundary.batch, migration.plan, migration.settings, migration.pace.bins
     placed: Queue = ()
     if _gap_is_over(migration, batch):
-        placed = pacing.choose_to_place(
-            migration.queue, plan.strategy, settings, bins, batch, boundary.snapshots
-        )
+        placed = pacing.choose_to_place(migration.queue, plan.strategy, settings, bins, boundary)
     alive = boundary.alive()
     migration = replace(
         migration,
@@ -248,7 +246,7 @@ def _issue_moves(migration: Migration, boundary: Boundary) -> MigrationProgress:
     )
     prepared: Queue = ()
     if settings.prepare and _gap_is_over(migration, batch + 1):
-        prepared = pacing.choose_to_prepare(migration.queue, plan.strategy, bins, batch)
+        prepared = pacing.choose_to_prepare(migration.queue, plan.strategy, bins, boundary)
     migration = replace(
         migration, queue=pacing.mark_asked(migration.queue, prepared, batch), busy=bool(placed or prepared)
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.dataflow.moves import Bin, Plan, Strategy
+from penstock.dataflow.moves import Bin, Move, Plan, Strategy
 from penstock.decide.outcome import Status
 from penstock.migrate.bins import StateView
 from penstock.migrate.migration import MigrationOutcome, MigrationProgress, advance_migration, begin_migration
@@ -16,7 +17,7 @@ from penstock.migrate.pacing import PlaceBins
 from penstock.migrate.plan import schedule
 from penstock.migrate.settings import MigrationSettings
 from tests.migrate.model import Cluster, Configuration, find_misplaced, find_out_of_order
-from tests.migrate.test_plan import any_assignments
+from tests.migrate.test_plan import FOLLOWED, any_assignments
 from tests.migrate.test_planner import views
 
 ANY_SETTINGS = st.builds(
@@ -58,6 +59,18 @@ TROUBLES = st.builds(
 )
 
 
+def check_group(cluster: Cluster, strategy: Strategy, group: list[Move]) -> None:
+    """No bin is asked to be at two places, and the strategy is kept wherever the bins have got to."""
+    assert len({move.bin for move in group}) == len(group)
+    if strategy is Strategy.FLUID:
+        assert len(group) == 1
+    if strategy is Strategy.OPTIMIZED:
+        given_away = Counter(cluster.locations[move.bin] for move in group)
+        loaded = Counter(move.target for move in group)
+        for worker in cluster.workers.values():
+            assert max(given_away[worker.worker], loaded[worker.worker]) <= worker.slots
+
+
 def kill_one(cluster: Cluster, trouble: Trouble) -> None:
     assert trouble.dies is not None
     cluster.kill(sorted(cluster.workers)[trouble.dies[1] % len(cluster.workers)])
@@ -76,8 +89,7 @@ def lived_through(cluster: Cluster, progress: MigrationProgress, trouble: Troubl
             return progress.outcome
         for one in progress.instructions:
             if isinstance(one, PlaceBins):
-                # no bin is asked to be at two places
-                assert len({move.bin for move in one.moves}) == len(one.moves)
+                check_group(cluster, progress.migration.plan.strategy, list(one.moves))
         cluster.obey(progress.instructions)
         dies = trouble.dies is not None and trouble.dies[0] == cluster.batch and len(cluster.workers) > 1
         if dies and trouble.dies_early:
@@ -96,7 +108,7 @@ def lived_through(cluster: Cluster, progress: MigrationProgress, trouble: Troubl
 @given(
     views(),
     st.data(),
-    st.sampled_from([Strategy.FLUID, Strategy.BATCHED, Strategy.ALL_AT_ONCE]),
+    st.sampled_from(FOLLOWED),
     ANY_SETTINGS,
     TROUBLES,
 )

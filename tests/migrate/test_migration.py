@@ -246,8 +246,8 @@ def test_too_long_batches_stop_it_with_the_reason() -> None:
 
 
 def test_one_long_batch_only_slows_it_down() -> None:
-    plan = a_plan(planned=moves(*[(number, "1", "2") for number in range(12)]))
-    cluster = Cluster.of(a_view({"1": range(12), "2": ()}), per_bin=0.01)
+    plan = a_plan(Strategy.OPTIMIZED, moves(*[(number, "1", "2") for number in range(12)]))
+    cluster = Cluster.of(a_view({"1": range(12), "2": ()}, slots=8), per_bin=0.01)
     progress = after_batches(cluster, begin_migration(plan, 1.0, cluster.look()), 4)
     quick = progress.migration.pace.bins
     assert quick > 1
@@ -260,8 +260,8 @@ def test_one_long_batch_only_slows_it_down() -> None:
 
 
 def test_cheap_moves_go_faster_than_one_a_batch() -> None:
-    plan = a_plan(planned=moves(*[(number, "1", "2") for number in range(30)]))
-    cluster = Cluster.of(a_view({"1": range(30), "2": ()}), per_bin=0.01)
+    plan = a_plan(Strategy.OPTIMIZED, moves(*[(number, "1", "2") for number in range(30)]))
+    cluster = Cluster.of(a_view({"1": range(30), "2": ()}, slots=8), per_bin=0.01)
     outcome = ended_with(cluster, plan)
     assert outcome.status is Status.DONE
     # a group is prepared at the pace of the boundary before, so each pace is seen twice
@@ -285,10 +285,9 @@ def test_gap_batches_let_queued_records_drain() -> None:
     assert [move.batch for move in outcome.moved] == [12, 15, 18]
 
 
-def test_batched_moves_its_groups_as_they_were_made() -> None:
-    together = tuple(replace(move, batch=12 if number < 2 else 13) for number, move in enumerate(THREE))
-    cluster = Cluster.of(VIEW)
-    outcome = ended_with(cluster, a_plan(Strategy.BATCHED, together))
+def test_batched_moves_are_prepared_together() -> None:
+    settings = MigrationSettings.of(Strategy.BATCHED, bins_per_batch=2)
+    outcome = ended_with(Cluster.of(VIEW), a_plan(Strategy.BATCHED), settings)
     assert [move.batch for move in outcome.moved] == [12, 12, 13]
 
 
