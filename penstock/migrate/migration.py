@@ -38,7 +38,7 @@ class Migration:
 
     `queue` waits, `placed` was issued at the last boundary and is to be verified, `settled` was seen at its
     target; `busy` says that the batch now running does work for the migration. `strays` counts how often a
-    bin left its target and was placed again, `dead` names the sources that died.
+    bin was elsewhere after it had arrived, `dead` names the sources that died.
     """
 
     plan: Plan
@@ -192,8 +192,8 @@ def _reissue_strayed(migration: Migration, boundary: Boundary) -> Migration:
     if not strayed:
         return migration
     left = replace(migration, settled=pacing.remove_from(migration.settled, strayed))
-    again = _queue_again(left, strayed, boundary, "did not stay")
-    return replace(again, strays=migration.strays + len(again.queue) - len(migration.queue))
+    strays = sum(one.move.target in boundary.alive() for one in strayed)
+    return _queue_again(replace(left, strays=migration.strays + strays), strayed, boundary, "did not stay")
 
 
 def _queue_again(migration: Migration, missed: Queue, boundary: Boundary, what: str) -> Migration:
@@ -294,10 +294,10 @@ def _count_reasons(given_up: Iterable[tuple[Move, str]]) -> tuple[str, ...]:
 
 def _describe_arrivals(migration: Migration) -> Iterable[str]:
     """Say which moves were not the planned ones, as after the death of a worker."""
-    strays, counts = migration.strays, Counter(_describe_arrival(migration, one) for one in migration.settled)
+    counts = Counter(_describe_arrival(migration, one) for one in migration.settled)
     yield from (f"{count} {how}" for how, count in counts.items() if how)
-    if strays:
-        yield f"{strays} left the new executor, and {'was' if strays == 1 else 'were'} placed again"
+    if migration.strays:
+        yield f"{migration.strays} strayed after arrival"
 
 
 def _describe_arrival(migration: Migration, one: Pending) -> str:
