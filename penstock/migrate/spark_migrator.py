@@ -116,6 +116,7 @@ class SparkMigrator:
         self._views.placement.hold_placement(self._locality_wait)
         chosen = self._choose_settings(plan, stages, settings)
         session = _Session(self._views, query, stages, lambda: self._stop)
+        session.look()  # the first look makes the ids of all bins, and takes longer than a boundary has time
         if not session.next_batch():
             return _fail(plan, session.why_silent)
         progress = begin_migration(plan, session.steady_seconds(), session.look(), chosen)

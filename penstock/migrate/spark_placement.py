@@ -70,8 +70,12 @@ class SparkPlacement:
             convert: Any = jvm.org.apache.spark.api.python.PythonUtils
             self._nobody: Any = convert.toSeq(jvm.java.util.ArrayList())
             self._asking = _bind_location(jvm, self._coordinator)
+            # each name after `jvm` is a question to the JVM, so they are resolved once
+            state = jvm.org.apache.spark.sql.execution.streaming.state
+            self._store_class, self._provider_class = state.StateStoreId, state.StateStoreProviderId
         self._ids: dict[tuple[str, int, int, str], Any] = {}
         self._lists: dict[tuple[str, int], Any] = {}
+        self._runs: dict[str, Any] = {}
         self._marks: dict[str, int] = {}
         self._waits: dict[str, str | None] = {}
 
@@ -179,10 +183,10 @@ class SparkPlacement:
     def _store_id(self, stage: StateStage, operator: int, partition: int, store: str) -> Any:
         key = (stage.run, operator, partition, store)
         if key not in self._ids:
-            state = self._jvm.org.apache.spark.sql.execution.streaming.state
-            run = self._jvm.java.util.UUID.fromString(stage.run)
-            within = state.StateStoreId(stage.root, operator, partition, store)
-            self._ids[key] = state.StateStoreProviderId(within, run)
+            if stage.run not in self._runs:
+                self._runs[stage.run] = self._jvm.java.util.UUID.fromString(stage.run)
+            within = self._store_class(stage.root, operator, partition, store)
+            self._ids[key] = self._provider_class(within, self._runs[stage.run])
         return self._ids[key]
 
     def _list_ids(self, stage: StateStage) -> Any:
@@ -200,8 +204,8 @@ class SparkPlacement:
 def _bind_location(jvm: Any, coordinator: Any) -> Any:
     """Return the coordinator's `getLocation` as an operator on the elements of a Java list.
 
-    So the JVM asks for all bins in one call from here. Three calls a bin would take a quarter of a
-    millisecond, and all bins are asked for in the moment between two batches.
+    So the JVM asks for all bins in one call from here. All are asked for in the moment between two batches,
+    and one by one a thousand took 0.36 s, against 0.04 s.
     """
     kind = coordinator.getClass()
     loader, invoke = kind.getClassLoader(), jvm.java.lang.invoke

@@ -121,8 +121,8 @@ def test_every_bin_is_looked_at_after_every_batch() -> None:
     view, plan = spread_out(Strategy.BATCHED, settings)
     views = ClusterViews(Cluster.of(view), BINS)
     outcome = carry_out(views, plan, settings)
-    # one look before the first placement, and one after each batch
-    assert [batch for batch, _ in views.looked_at] == list(range(12, 12 + outcome.batches + 1))
+    # one look that makes ready, one before the first placement, and one after each batch
+    assert [batch for batch, _ in views.looked_at] == list(range(11, 12 + outcome.batches + 1))
     assert all(seen == {state.bin for state in view.bins} for _, seen in views.looked_at)
 
 
