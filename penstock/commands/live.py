@@ -34,7 +34,9 @@ Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also 
 Chosen = Annotated[
     str | None,
     typer.Option(
-        "--strategy", metavar="NAME", help="fluid, batched or all-at-once; default: as the settings say."
+        "--strategy",
+        metavar="NAME",
+        help="fluid, batched, optimized or all-at-once; default: as the settings say.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and move nothing.")]

@@ -10,12 +10,14 @@ from penstock.errors import BadInput
 
 
 class Strategy(Enum):
-    """How the changes from one placement to another are revealed (section 5.1.2)."""
+    """How the changes from one placement to another are revealed (sections 5.1.2 and 5.2.4)."""
 
     FLUID = "fluid"
-    """A bin at a time, then as many as the latency budget bears."""
+    """A bin at a time."""
     BATCHED = "batched"
     """A fixed number of bins at a time."""
+    OPTIMIZED = "optimized"
+    """Bins at a time that do not disturb each other, as many of them as the latency budget bears."""
     ALL_AT_ONCE = "all-at-once"
     """Everything in one batch, as a restart would."""
     OWN = "own"
@@ -24,10 +26,10 @@ class Strategy(Enum):
     @staticmethod
     def named(text: str) -> Strategy:
         """Return the strategy of this name, among those that Penstock follows by itself."""
-        for strategy in (Strategy.FLUID, Strategy.BATCHED, Strategy.ALL_AT_ONCE):
-            if strategy.value == text:
+        for strategy in Strategy:
+            if strategy.value == text and strategy is not Strategy.OWN:
                 return strategy
-        raise BadInput(f"unknown strategy {text!r}: fluid, batched or all-at-once is expected")
+        raise BadInput(f"unknown strategy {text!r}: fluid, batched, optimized or all-at-once is expected")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,12 +7,15 @@ group after it is asked to upload its snapshots, so that each move follows its s
     after batch n+1    PlaceBins(A)   UploadSnapshots(B)
     after batch n+2    A is where it should be: moved.   PlaceBins(B)   UploadSnapshots(C)   ...
 
-A move that did not take goes back to the head of the queue, and is given up after its retries. Between two
-boundaries nothing is half done: every bin has one owner, so a migration can end at any of them.
+At every boundary all bins are looked at: those that wait, those that were placed, and those that had arrived.
+A move that did not take, or did not stay, goes back to the head of the queue, and is given up after its
+retries. Between two boundaries nothing is half done: every bin has one owner, so a migration can end at any
+of them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -34,7 +37,8 @@ class Migration:
     """A migration under way.
 
     `queue` waits, `placed` was issued at the last boundary and is to be verified, `settled` was seen at its
-    target; `busy` says that the batch now running does work for the migration.
+    target; `busy` says that the batch now running does work for the migration. `strays` counts how often a
+    bin was elsewhere after it had arrived, `dead` names the sources that died.
     """
 
     plan: Plan
@@ -52,8 +56,8 @@ class Migration:
     far_in_a_row: int = 0
     placed_after: int | None = None
     busy: bool = False
-    found_at_target: int = 0
-    found_elsewhere: int = 0
+    strays: int = 0
+    dead: frozenset[str] = frozenset()
 
     @property
     def moved(self) -> tuple[Move, ...]:
@@ -97,22 +101,23 @@ class MigrationProgress:
 
 
 def begin_migration(
-    plan: Plan, steady_seconds: float, batch: int, settings: MigrationSettings | None = None
+    plan: Plan, steady_seconds: float, boundary: Boundary, settings: MigrationSettings | None = None
 ) -> MigrationProgress:
-    """Start after this batch; `steady_seconds` is what a batch of the query takes when nothing moves."""
+    """Start at this boundary; `steady_seconds` is what a batch of the query takes when nothing moves."""
     settings = settings or MigrationSettings.of(plan.strategy)
     pace = pacing.choose_first_pace(plan.strategy, settings, len(plan.moves))
-    queue = tuple(Pending(move) for move in plan.moves)
+    queue = tuple(Pending(move, move.source) for move in plan.moves)
     migration = Migration(plan, settings, pace, steady_seconds, steady_seconds, queue)
     if not queue:
         return MigrationProgress(migration, (), _make_outcome(migration, "nothing had to move"))
-    return _issue_moves(migration, Boundary(batch, steady_seconds, {}, ()))
+    seen = _relocate_waiting(_note_deaths(migration, boundary), boundary)
+    return _issue_moves(seen, boundary) if seen.queue else _end(seen, "", "")
 
 
 def advance_migration(migration: Migration, boundary: Boundary) -> MigrationProgress:
     """Advance by one finished batch."""
     seen = _measure_batch(migration, boundary)
-    for look in (_verify_placements, _reissue_strayed, _relocate_waiting):
+    for look in (_note_deaths, _verify_placements, _reissue_strayed, _relocate_waiting):
         seen = look(seen, boundary)
     if boundary.stop is not None:
         return _end(seen, f"stopped: {boundary.stop}", "it was asked to stop", stopped=True)
@@ -160,9 +165,15 @@ def _count_far_batches(migration: Migration, far: bool) -> int:
     return migration.far_in_a_row + 1 if far else 0
 
 
+def _note_deaths(migration: Migration, boundary: Boundary) -> Migration:
+    """Remember which of the plan's sources are dead."""
+    sources = frozenset(move.source for move in migration.plan.moves)
+    return replace(migration, dead=migration.dead | (sources - boundary.alive()))
+
+
 def _verify_placements(migration: Migration, boundary: Boundary) -> Migration:
     """Sort the last placements: at the target, to be issued again, or given up."""
-    taken = [one for one in migration.placed if boundary.locations.get(one.move.bin) == one.move.target]
+    taken = [one for one in migration.placed if boundary.holds(one.move)]
     settled = tuple(replace(one, move=replace(one.move, batch=boundary.batch)) for one in taken)
     missed = pacing.remove_from(migration.placed, taken)
     return _queue_again(
@@ -177,16 +188,12 @@ def _reissue_strayed(migration: Migration, boundary: Boundary) -> Migration:
     """Issue again what had arrived and is elsewhere now: a busy target can lose a bin for good."""
     waiting = {one.move.bin for one in migration.queue}
     newest = pacing.take_heads(reversed(migration.settled))
-    strayed = tuple(
-        one
-        for one in newest
-        if one.move.bin not in waiting
-        and boundary.locations.get(one.move.bin, one.move.target) != one.move.target
-    )
+    strayed = tuple(one for one in newest if one.move.bin not in waiting and not boundary.holds(one.move))
     if not strayed:
         return migration
     left = replace(migration, settled=pacing.remove_from(migration.settled, strayed))
-    return _queue_again(left, strayed, boundary, "did not stay")
+    strays = sum(one.move.target in boundary.alive() for one in strayed)
+    return _queue_again(replace(left, strays=migration.strays + strays), strayed, boundary, "did not stay")
 
 
 def _queue_again(migration: Migration, missed: Queue, boundary: Boundary, what: str) -> Migration:
@@ -198,7 +205,7 @@ def _queue_again(migration: Migration, missed: Queue, boundary: Boundary, what: 
             where = boundary.locations.get(one.move.bin, "an unknown place")
             given_up.append((one.move, f"{what} in {tries} tries: the bin is at {where}"))
         else:
-            back.append(replace(one, tries=tries))
+            back.append(replace(one, tries=tries, found=False))
     return replace(migration, queue=(*back, *migration.queue), given_up=(*migration.given_up, *given_up))
 
 
@@ -210,17 +217,12 @@ def _relocate_waiting(migration: Migration, boundary: Boundary) -> Migration:
         if move.target not in alive:
             migration = _give_up(migration, one, f"executor {move.target} is gone")
         elif here == move.target:
-            arrived = replace(one, move=replace(move, batch=boundary.batch))
-            migration = replace(
-                migration,
-                queue=pacing.remove_from(migration.queue, (one,)),
-                settled=(*migration.settled, arrived),
-                found_at_target=migration.found_at_target + 1,
-            )
+            arrived = replace(one, move=replace(move, batch=boundary.batch), found=True)
+            queue = pacing.remove_from(migration.queue, (one,))
+            migration = replace(migration, queue=queue, settled=(*migration.settled, arrived))
         elif here is not None and here != move.source:
             elsewhere = replace(one, move=replace(move, source=here))
-            queue = pacing.exchange_in(migration.queue, one, elsewhere)
-            migration = replace(migration, queue=queue, found_elsewhere=migration.found_elsewhere + 1)
+            migration = replace(migration, queue=pacing.exchange_in(migration.queue, one, elsewhere))
     return migration
 
 
@@ -234,16 +236,17 @@ def _issue_moves(migration: Migration, boundary: Boundary) -> MigrationProgress:
     batch, plan, settings, bins = boundary.batch, migration.plan, migration.settings, migration.pace.bins
     placed: Queue = ()
     if _gap_is_over(migration, batch):
-        placed = pacing.choose_to_place(
-            migration.queue, plan.strategy, settings, bins, batch, boundary.snapshots
-        )
-    after = batch if placed else migration.placed_after
+        placed = pacing.choose_to_place(migration.queue, plan.strategy, settings, bins, boundary)
+    alive = boundary.alive()
     migration = replace(
-        migration, queue=pacing.remove_from(migration.queue, placed), placed=placed, placed_after=after
+        migration,
+        queue=pacing.remove_from(migration.queue, placed),
+        placed=tuple(replace(one, source_died=one.move.source not in alive) for one in placed),
+        placed_after=batch if placed else migration.placed_after,
     )
     prepared: Queue = ()
     if settings.prepare and _gap_is_over(migration, batch + 1):
-        prepared = pacing.choose_to_prepare(migration.queue, plan.strategy, bins, batch)
+        prepared = pacing.choose_to_prepare(migration.queue, plan.strategy, bins, boundary)
     migration = replace(
         migration, queue=pacing.mark_asked(migration.queue, prepared, batch), busy=bool(placed or prepared)
     )
@@ -276,7 +279,7 @@ def _make_outcome(migration: Migration, detail: str, stopped: bool = False) -> M
     status = Status.DONE if not migration.given_up else Status.PARTIAL if moved else Status.FAILED
     counted = f"{len(moved)} of {of} bins moved in {migration.batches} batches" if of else ""
     said = "; ".join(
-        filter(None, (detail, counted, *_count_reasons(migration.given_up), *_describe_found(migration)))
+        filter(None, (detail, counted, *_count_reasons(migration.given_up), *_describe_arrivals(migration)))
     )
     return MigrationOutcome(
         status, moved, migration.given_up, migration.batches, migration.slowest_seconds, said, stopped
@@ -285,15 +288,26 @@ def _make_outcome(migration: Migration, detail: str, stopped: bool = False) -> M
 
 def _count_reasons(given_up: Iterable[tuple[Move, str]]) -> tuple[str, ...]:
     """Name each reason once, with how many moves it stopped."""
-    counts: dict[str, int] = {}
-    for _, reason in given_up:
-        counts[reason] = counts.get(reason, 0) + 1
+    counts = Counter(reason for _, reason in given_up)
     return tuple(f"{count} given up: {reason}" for reason, count in counts.items())
 
 
-def _describe_found(migration: Migration) -> Iterable[str]:
-    """Say what Spark did by itself meanwhile, as after the death of a worker."""
-    if migration.found_at_target:
-        yield f"{migration.found_at_target} found at the target already"
-    if migration.found_elsewhere:
-        yield f"{migration.found_elsewhere} found elsewhere than planned, and moved from there"
+def _describe_arrivals(migration: Migration) -> Iterable[str]:
+    """Say which moves were not the planned ones, as after the death of a worker."""
+    counts = Counter(_describe_arrival(migration, one) for one in migration.settled)
+    yield from (f"{count} {how}" for how, count in counts.items() if how)
+    if migration.strays:
+        yield f"{migration.strays} strayed after arrival"
+
+
+def _describe_arrival(migration: Migration, one: Pending) -> str:
+    """Say how the bin came to its target if not by the planned move; else nothing."""
+    source, planned = one.move.source, one.planned_source
+    if one.found:
+        return "found at the target already"
+    if one.source_died:
+        return f"loaded from the checkpoint: executor {source}, which held them, had died"
+    if source != planned:
+        died = ", which died" if planned in migration.dead else ""
+        return f"found at executor {source}, not at {planned}{died}: moved from there"
+    return ""

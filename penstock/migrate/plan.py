@@ -1,10 +1,10 @@
 """Plans: read from users, scheduled from assignments, and made into the action that the loop performs.
 
-The moves of a fluid or batched plan are grouped so that they do not disturb each other (section 5.2.4). A
-move is an edge from its source to its target. Moves disturb each other at a worker that has more of them to
-load, or to give away, than slots. So each worker is split into its slots, the edges are dealt out over them,
-and the edges of the bipartite graph that results are coloured: one colour is one group, and there are as many
-colours as the busiest slot has edges, which is the least there can be.
+The moves of an optimized plan are grouped so that they do not disturb each other (section 5.2.4). A move is
+an edge from its source to its target. Moves disturb each other at a worker that has more of them to load, or
+to give away, than slots. So each worker is split into its slots, the edges are dealt out over them, and the
+edges of the bipartite graph that results are coloured: one colour is one group, and there are as many colours
+as the busiest slot has edges, which is the least there can be.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def schedule(
 ) -> Plan:
     """Plan when each bin moves, from the batch after the last committed one on (section 5.1.2).
 
-    Where bins are prepared, a batch passes before the first move. A fluid plan has one bin a batch; while it
-    runs, it goes as fast as its latency budget bears.
+    Where bins are prepared, a batch passes before the first move. An optimized plan is the quickest that its
+    groups allow; while it runs, it goes only as fast as its latency budget bears.
     """
     settings = settings or MigrationSettings.of(strategy)
     first = view.batch + (2 if settings.prepare else 1)
@@ -110,13 +110,16 @@ def _divide_into_steps(
 ) -> Iterator[Sequence[Assignment]]:
     """Yield what moves together, step by step."""
     ordered = _order(view, assignments, settings.hot_first)
+    groups, at_once = [ordered], settings.bins_per_batch
     if strategy is Strategy.ALL_AT_ONCE:
-        yield from [ordered] if ordered else []
-        return
-    at_once = settings.bins_per_batch if strategy is Strategy.BATCHED else 1
-    slots = {worker.worker: worker.slots for worker in view.workers}
-    for group in group_ways([(one.source, one.target) for one in ordered], slots):
-        members = [ordered[number] for number in group]
+        at_once = max(1, len(ordered))
+    elif strategy is Strategy.FLUID:
+        at_once = 1
+    elif strategy is Strategy.OPTIMIZED:
+        slots = {worker.worker: worker.slots for worker in view.workers}
+        ways = group_ways([(one.source, one.target) for one in ordered], slots)
+        groups = [[ordered[number] for number in group] for group in ways]
+    for members in groups:
         yield from (members[start : start + at_once] for start in range(0, len(members), at_once))
 
 

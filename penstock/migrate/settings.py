@@ -40,10 +40,11 @@ class MigrationSettings(Section):
         "off those that are released before a scale-in.",
     )
     strategy: Annotated[Strategy, BeforeValidator(_name_strategy)] = Field(
-        Strategy.FLUID,
-        description="How state moves: `fluid` a bin at a time, and more while batches stay short; `batched` "
-        "a fixed number of bins at a time; `all-at-once` in one batch.",
-        json_schema_extra={"range_text": "`fluid`, `batched`, `all-at-once`"},
+        Strategy.OPTIMIZED,
+        description="How state moves: `fluid` a bin at a time; `batched` a fixed number of bins at a time; "
+        "`optimized` bins at a time that do not disturb each other, as many as the latency budget allows; "
+        "`all-at-once` in one batch.",
+        json_schema_extra={"range_text": "`fluid`, `batched`, `optimized`, `all-at-once`"},
     )
     latency_budget: Ratio = Field(
         1.5,
@@ -68,8 +69,8 @@ class MigrationSettings(Section):
         8,
         ge=1,
         le=10_000,
-        description="The most bins that move in one batch. `fluid` begins with one and rises to this as the "
-        "latency budget allows, `batched` begins with it.",
+        description="The most bins that move in one batch. `batched` begins with it, `optimized` begins with "
+        "one and rises to it as the latency budget and the slots of the executors allow.",
     )
     gap: Count = Field(
         0,

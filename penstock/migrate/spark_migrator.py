@@ -41,7 +41,6 @@ WORTH_A_SNAPSHOT_BYTES = 256 * 1024
 BATCHES_FOR_STEADY = 10
 LONGEST_SILENCE_SECONDS = 120.0
 SILENCE_AFTER_STOP_SECONDS = 30.0
-STRAYS_LOOKED_FOR = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +116,16 @@ class SparkMigrator:
         self._views.placement.hold_placement(self._locality_wait)
         chosen = self._choose_settings(plan, stages, settings)
         session = _Session(self._views, query, stages, lambda: self._stop)
+        session.look()  # the first look makes the ids of all bins, and takes longer than a boundary has time
         if not session.next_batch():
             return _fail(plan, session.why_silent)
-        progress = begin_migration(plan, session.steady_seconds(), session.batch, chosen)
+        progress = begin_migration(plan, session.steady_seconds(), session.look(), chosen)
         while progress.outcome is None:
             session.perform(progress)
             self._tell(progress.migration, moved_before)
             if not session.next_batch():
                 return abandon_migration(progress.migration, session.why_silent)
-            progress = advance_migration(progress.migration, session.boundary(progress.migration))
+            progress = advance_migration(progress.migration, session.look())
         self._tell(progress.migration, moved_before)
         return progress.outcome
 
@@ -158,7 +158,6 @@ class _Session:
         asked_to_stop: Callable[[], str | None],
     ) -> None:
         self._views, self._query, self._stages, self._asked_to_stop = views, query, stages, asked_to_stop
-        self._looked_for = 0
         self._asked: set[Bin] = set()
         self.batch = self._views.status.last_batch(query)
         self.ended_at = time.monotonic()
@@ -187,13 +186,11 @@ class _Session:
         seconds = self._views.batch_seconds(self._query, 2 * BATCHES_FOR_STEADY)
         return median(seconds[-BATCHES_FOR_STEADY:]) if seconds else 1.0
 
-    def boundary(self, migration: Migration) -> Boundary:
-        """Look at the boundary; of the bins that arrived earlier a few are looked for each time."""
-        bins = {one.move.bin for one in migration.placed} | set(self._some_settled(migration))
+    def look(self) -> Boundary:
+        """Look at the boundary: where every bin is, in one call a stage, and who is alive."""
         locations: dict[Bin, str] = {}
         for stage in self._stages.values():
-            mine = [bin_ for bin_ in bins if bin_.operator == stage.operator]
-            locations |= self._views.placement.locations(stage, mine)
+            locations |= self._views.placement.locations(stage)
         snapshots = {bin_: self._snapshot(bin_) for bin_ in self._asked}
         seconds = self._views.newest_seconds(self._query) or 0.0
         workers = self._views.workers()
@@ -221,14 +218,6 @@ class _Session:
     def _snapshot(self, bin_: Bin) -> int:
         found = self._views.placement.measure_stored(self._stages[bin_.operator], bin_).snapshot
         return -1 if found is None else found
-
-    def _some_settled(self, migration: Migration) -> list[Bin]:
-        settled = [one.move.bin for one in migration.settled]
-        if not settled:
-            return []
-        first = self._looked_for % len(settled)
-        self._looked_for += STRAYS_LOOKED_FOR
-        return (settled[first:] + settled[:first])[:STRAYS_LOOKED_FOR]
 
     def _still_runs(self) -> bool:
         found = self._views.query(self._query.query_id)

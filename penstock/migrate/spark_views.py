@@ -109,7 +109,7 @@ class SparkViews:
     ) -> StateView:
         bins: list[BinState] = []
         for stage in stages:
-            at = self.placement.locations(stage, stage.bins())
+            at = self.placement.locations(stage)
             for bin_ in stage.bins():
                 size = self.placement.measure_stored(stage, bin_).bytes
                 bins.append(BinState(bin_, at.get(bin_), 0, size, loads.get(bin_, 0.0)))

@@ -35,7 +35,7 @@ class StateSpreader:
         functions: Callable[[], Mapping[str, str]],
         slots_per_executor: int,
         is_busy: Callable[[str], bool] = lambda _function: True,
-        strategy: Strategy = Strategy.FLUID,
+        strategy: Strategy = Strategy.OPTIMIZED,
     ) -> None:
         """`functions`: query id → keyed function; `is_busy`: a query without batches cannot move state."""
         self._mover, self._board, self._functions = mover, board, functions

@@ -160,13 +160,13 @@ def _bins(query: Plain, every_bin: bool) -> RenderableType:
 
 
 def _plan_header(plan: Plain) -> Text:
-    # a fluid plan moves faster where the latency budget allows it
-    at_most = "at most " if plan["strategy"] == "fluid" else ""
+    # an optimized plan moves more slowly where the latency budget asks for it
+    at_least = "at least " if plan["strategy"] == "optimized" else ""
     before, after = figures.share(plan["imbalance_before"]), figures.share(plan["imbalance_after"])
     return Text.assemble(
         (str(plan.get("name") or plan["query"]), "bold"),
         f": {figures.count(len(plan['moves']))} bins, {figures.size(plan['bytes'])}, {plan['strategy']}, ",
-        f"{at_most}{figures.count(plan['batches'])} batches; imbalance {before} → {after}\n",
+        f"{at_least}{figures.count(plan['batches'])} batches; imbalance {before} → {after}\n",
         f"  {plan['reason']}",
     )
 

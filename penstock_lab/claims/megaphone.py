@@ -9,7 +9,7 @@ from operator import le
 
 from penstock_lab.claims.claim import Chart, Claim, Judged, Verdict, add_conditions
 from penstock_lab.experiments.measurement import Measurement, Row
-from penstock_lab.experiments.moving import ALL_AT_ONCE, BATCHED, FLUID, PREPARED, Phase
+from penstock_lab.experiments.moving import ALL_AT_ONCE, BATCHED, FLUID, OPTIMIZED, PREPARED, Phase
 from penstock_lab.experiments.moving_key_count import ADDED, KILLED, LOADED, KeyCountPhase, Moves
 
 NEXMARK_CONDITIONS = (
@@ -233,7 +233,7 @@ def draw_sweeps(rows: Sequence[Row]) -> list[Chart]:
     """Draw the slowest batch against the duration, one point a case (figures 5.15 to 5.17)."""
     if len({row["case"] for row in rows}) < 2:
         return []
-    order = (ALL_AT_ONCE, BATCHED, FLUID, PREPARED)
+    order = (ALL_AT_ONCE, BATCHED, OPTIMIZED, FLUID, PREPARED)
     mine = [row for row in rows if row["system"] in order]
     mine.sort(key=lambda row: (order.index(row["system"]), row["duration_s"]))
     series = Chart.group_rows(mine, lambda row: row["duration_s"], lambda row: row["max_batch_ms"] / 1000)

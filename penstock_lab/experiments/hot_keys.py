@@ -283,7 +283,7 @@ class _HotKey:
         if not assignments:
             return 0
         self._tell(f"{len(assignments)} bins move")
-        settings = MigrationSettings.of(Strategy.BATCHED)
+        settings = MigrationSettings.of(Strategy.OPTIMIZED)
         return len(migrate_bins(self.query, self.views, view, assignments, settings).moved)
 
     def _conclude(

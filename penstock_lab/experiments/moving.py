@@ -37,11 +37,12 @@ from penstock_lab.experiments.spark_query import (
 from penstock_lab.ground.spark_cluster import ROCKSDB_STATE, ClusterShape, cluster, scratch_directory
 from penstock_lab.workloads.catalog import Ask, find_workload
 
-FLUID, BATCHED = "fluid", "batched"
+FLUID, BATCHED, OPTIMIZED = "fluid", "batched", "optimized"
 ALL_AT_ONCE, PREPARED = "all-at-once", "all-at-once-prepared"
 STRATEGIES = {
     ALL_AT_ONCE: MigrationSettings.of(Strategy.ALL_AT_ONCE),
     BATCHED: MigrationSettings.of(Strategy.BATCHED, bins_per_batch=2),
+    OPTIMIZED: MigrationSettings.of(Strategy.OPTIMIZED),
     FLUID: MigrationSettings.of(Strategy.FLUID),
     PREPARED: MigrationSettings.of(Strategy.ALL_AT_ONCE, prepare=True),
 }

@@ -1,4 +1,4 @@
-"""The key-count while its state moves: fluid, batched, all at once, and by Spark's own means.
+"""The key-count while its state moves: by each strategy, and by Spark's own means.
 
 The query runs on a real cluster, its state preloaded, its input steady. In the main case one query lives
 through all systems in turn: a quarter of its bins goes to another executor and comes back. Batches are

@@ -1,4 +1,4 @@
-"""A made-up cluster that runs one query and obeys a migration, and may lose moves and workers.
+"""A made-up cluster that runs one query and obeys a migration, and may lose moves, bins and workers.
 
 Its runs are checked against the configuration function of section 5.1, and its three properties:
 
@@ -64,7 +64,11 @@ class BinRun:
 
 @dataclass
 class Cluster:
-    """Runs batch after batch; `loses(batch, bin)` says which placements Spark drops."""
+    """Runs batch after batch; `loses(batch, bin)` says which placements Spark drops.
+
+    `strays(batch, bin)` says where else a bin's task runs, whatever was wanted: its executor was busy for too
+    long. A bin is said to be where its last task ran, also when that worker has died since.
+    """
 
     locations: dict[Bin, str]
     workers: dict[str, Worker]
@@ -72,6 +76,7 @@ class Cluster:
     steady: float = 1.0
     per_bin: float = 0.1
     loses: Callable[[int, Bin], bool] = lambda _batch, _bin: False
+    strays: Callable[[int, Bin], str | None] = lambda _batch, _bin: None
     uploads: Callable[[int, Bin], bool] = lambda _batch, _bin: True
     executions: list[BinRun] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
@@ -93,28 +98,35 @@ class Cluster:
                 self._asked.update(one.bins)
 
     def kill(self, worker: str) -> None:
-        """The worker is gone, and Spark spreads its bins over the others."""
+        """The worker is gone; with the next batch Spark spreads its bins over the others."""
         del self.workers[worker]
-        left = sorted(self.workers)
-        for number, bin_ in enumerate(sorted(self.locations)):
-            if self.locations[bin_] == worker and left:
-                self.locations[bin_] = left[number % len(left)]
 
     def run(self) -> Boundary:
         """One batch: the placements that hold take effect, and every bin runs once."""
         self.batch += 1
-        taken = set()
-        for bin_, target in self._wanted.items():
-            if target in self.workers and not self.loses(self.batch, bin_):
-                taken |= {bin_} if self.locations[bin_] != target else set()
-                self.locations[bin_] = target
+        taken = {bin_ for bin_, target in self._wanted.items() if self._takes(bin_, target)}
+        self.locations |= {bin_: self._wanted[bin_] for bin_ in taken}
+        for number, bin_ in enumerate(sorted(self.locations)):
+            if self.locations[bin_] not in self.workers and self.workers:
+                self.locations[bin_] = sorted(self.workers)[number % len(self.workers)]
+            strayed = self.strays(self.batch, bin_)
+            if strayed in self.workers:
+                self.locations[bin_] = strayed
         self.snapshots |= {one: self.batch + 1 for one in self._asked if self.uploads(self.batch, one)}
         self._wanted, self._asked = {}, set()
         self.moved_in[self.batch] = taken
         self.executions += [BinRun(self.batch, one, at) for one, at in sorted(self.locations.items())]
         self.seconds.append(self.steady + self.per_bin * len(taken))
-        workers = tuple(self.workers.values())
-        return Boundary(self.batch, self.seconds[-1], dict(self.locations), workers, dict(self.snapshots))
+        return self.look()
+
+    def look(self) -> Boundary:
+        """The end of the last batch, as it is seen now."""
+        seconds, workers = self.seconds[-1] if self.seconds else self.steady, tuple(self.workers.values())
+        return Boundary(self.batch, seconds, dict(self.locations), workers, dict(self.snapshots))
+
+    def _takes(self, bin_: Bin, target: str) -> bool:
+        elsewhere = self.locations[bin_] != target
+        return elsewhere and target in self.workers and not self.loses(self.batch, bin_)
 
 
 def play(cluster: Cluster, progress: MigrationProgress, most: int = 500) -> MigrationProgress:

@@ -99,7 +99,7 @@ def test_a_dry_run_shows_the_plan_and_moves_nothing(
         assert perform(["rebalance", "--dry-run", *config]) == 0
         shown = capsys.readouterr().out
         assert perform(["rebalance", "--dry-run", "--strategy", "batched", *config, "--json"]) == 0
-    assert "counts: 3 bins, 3.0 MB, fluid, at most 4 batches; imbalance 62% → 5%" in shown
+    assert "counts: 3 bins, 3.0 MB, fluid, 4 batches; imbalance 62% → 5%" in shown
     told = last_json(capsys)
     assert (told["started"], told["migration"], len(told["plans"])) == (False, None, 1)
     assert requests == [
@@ -161,5 +161,5 @@ def test_stop(capsys: Captured, config: list[str], tmp_path: Path) -> None:
 def test_an_unknown_strategy_is_bad_usage(capsys: Captured, config: list[str], tmp_path: Path) -> None:
     with listening(tmp_path, Application()) as requests:
         assert perform(["rebalance", "--strategy", "swift", *config]) == 2
-    assert "unknown strategy 'swift': fluid, batched or all-at-once" in capsys.readouterr().err
+    assert "unknown strategy 'swift': fluid, batched, optimized or all-at-once" in capsys.readouterr().err
     assert not requests

@@ -30,6 +30,7 @@ from tests.migrate.model import (
 )
 
 VIEW = a_view({"1": range(4), "2": (), "3": ()})
+AT_TEN = Cluster.of(VIEW).look()
 THREE = moves((0, "1", "2"), (1, "1", "2"), (2, "1", "3"))
 
 
@@ -39,7 +40,7 @@ def a_plan(strategy: Strategy = Strategy.FLUID, planned=THREE) -> Plan:
 
 def test_each_move_follows_its_snapshot_by_one_batch() -> None:
     cluster = Cluster.of(VIEW, per_bin=0.4)
-    first = begin_migration(a_plan(), 1.0, 10)
+    first = begin_migration(a_plan(), 1.0, AT_TEN)
     assert first.instructions == (UploadSnapshots((a_bin(0),)),)
     cluster.obey(first.instructions)
     second = advance_migration(first.migration, cluster.run())
@@ -53,7 +54,7 @@ def test_each_move_follows_its_snapshot_by_one_batch() -> None:
 
 def test_the_three_properties_hold() -> None:
     cluster = Cluster.of(VIEW)
-    ended = play(cluster, begin_migration(a_plan(), 1.0, 10))
+    ended = play(cluster, begin_migration(a_plan(), 1.0, AT_TEN))
     assert ended.outcome is not None
     configuration = Configuration(VIEW.placement(), ended.outcome.moved)
     assert not find_out_of_order(cluster.executions)
@@ -62,12 +63,12 @@ def test_the_three_properties_hold() -> None:
 
 
 def test_nothing_to_move_is_done_at_once() -> None:
-    outcome = begin_migration(a_plan(planned=()), 1.0, 10).outcome
+    outcome = begin_migration(a_plan(planned=()), 1.0, AT_TEN).outcome
     assert outcome is not None and (outcome.status, outcome.detail) == (Status.DONE, "nothing had to move")
 
 
 def test_plain_all_at_once_prepares_nothing() -> None:
-    progress = begin_migration(a_plan(Strategy.ALL_AT_ONCE), 1.0, 10)
+    progress = begin_migration(a_plan(Strategy.ALL_AT_ONCE), 1.0, AT_TEN)
     assert progress.instructions == (PlaceBins(THREE),)
     ended = play(Cluster.of(VIEW), progress)
     assert ended.outcome is not None
@@ -77,7 +78,7 @@ def test_plain_all_at_once_prepares_nothing() -> None:
 def test_all_at_once_prepared() -> None:
     settings = MigrationSettings.of(Strategy.ALL_AT_ONCE, prepare=True)
     cluster = Cluster.of(VIEW)
-    progress = begin_migration(a_plan(Strategy.ALL_AT_ONCE), 1.0, 10, settings)
+    progress = begin_migration(a_plan(Strategy.ALL_AT_ONCE), 1.0, AT_TEN, settings)
     assert progress.instructions == (UploadSnapshots((a_bin(0), a_bin(1), a_bin(2))),)
     cluster.obey(progress.instructions)
     assert advance_migration(progress.migration, cluster.run()).instructions == (PlaceBins(THREE),)
@@ -85,7 +86,7 @@ def test_all_at_once_prepared() -> None:
 
 def test_a_lost_move_is_issued_again() -> None:
     cluster = Cluster.of(VIEW, loses=lambda batch, _: batch == 12)
-    ended = play(cluster, begin_migration(a_plan(), 1.0, 10))
+    ended = play(cluster, begin_migration(a_plan(), 1.0, AT_TEN))
     assert ended.outcome is not None
     assert ended.outcome.status is Status.DONE
     assert [move.batch for move in ended.outcome.moved if move.bin == a_bin(0)] == [13]
@@ -93,7 +94,7 @@ def test_a_lost_move_is_issued_again() -> None:
 
 def test_a_move_that_never_takes_is_given_up_with_its_reason() -> None:
     cluster = Cluster.of(VIEW, loses=lambda _, one: one == a_bin(1))
-    ended = play(cluster, begin_migration(a_plan(), 1.0, 10))
+    ended = play(cluster, begin_migration(a_plan(), 1.0, AT_TEN))
     assert ended.outcome is not None
     assert ended.outcome.status is Status.PARTIAL
     assert [move.bin for move in ended.outcome.moved] == [a_bin(0), a_bin(2)]
@@ -103,7 +104,7 @@ def test_a_move_that_never_takes_is_given_up_with_its_reason() -> None:
 
 def test_asked_to_stop_it_ends_at_this_boundary() -> None:
     cluster = Cluster.of(VIEW, per_bin=0.4)
-    progress = begin_migration(a_plan(), 1.0, 10)
+    progress = begin_migration(a_plan(), 1.0, AT_TEN)
     for _ in range(2):
         cluster.obey(progress.instructions)
         progress = advance_migration(progress.migration, cluster.run())
@@ -119,7 +120,7 @@ def test_asked_to_stop_it_ends_at_this_boundary() -> None:
 
 def test_abandoned_it_says_what_was_not_verified() -> None:
     cluster = Cluster.of(VIEW)
-    progress = begin_migration(a_plan(), 1.0, 10)
+    progress = begin_migration(a_plan(), 1.0, AT_TEN)
     cluster.obey(progress.instructions)
     outcome = abandon_migration(
         advance_migration(progress.migration, cluster.run()).migration, "the query was restarted"
@@ -130,7 +131,7 @@ def test_abandoned_it_says_what_was_not_verified() -> None:
 
 
 def test_nothing_is_issued_by_a_boundary_without_workers() -> None:
-    progress = begin_migration(a_plan(), 1.0, 10)
+    progress = begin_migration(a_plan(), 1.0, AT_TEN)
     ended = advance_migration(progress.migration, Boundary(11, 1.0, {}, ()))
     assert ended.outcome is not None
     assert ended.outcome.status is Status.FAILED
@@ -138,7 +139,7 @@ def test_nothing_is_issued_by_a_boundary_without_workers() -> None:
 
 
 def ended_with(cluster: Cluster, plan: Plan, settings: MigrationSettings | None = None) -> MigrationOutcome:
-    outcome = play(cluster, begin_migration(plan, cluster.steady, cluster.batch, settings)).outcome
+    outcome = play(cluster, begin_migration(plan, cluster.steady, cluster.look(), settings)).outcome
     assert outcome is not None
     return outcome
 
@@ -152,7 +153,7 @@ def after_batches(cluster: Cluster, progress: MigrationProgress, batches: int) -
 
 def test_the_target_dies_and_the_others_still_move() -> None:
     cluster = Cluster.of(VIEW, per_bin=0.4)
-    progress = after_batches(cluster, begin_migration(a_plan(), 1.0, 10), 2)
+    progress = after_batches(cluster, begin_migration(a_plan(), 1.0, AT_TEN), 2)
     assert progress.migration.moved[0].bin == a_bin(0)
     cluster.kill("2")
     outcome = play(cluster, progress).outcome
@@ -163,14 +164,15 @@ def test_the_target_dies_and_the_others_still_move() -> None:
         a_bin(0): "executor 2 is gone",
         a_bin(1): "executor 2 is gone",
     }
+    assert "strayed" not in outcome.detail
 
 
 def test_the_source_dies_and_its_bins_still_go_where_they_should() -> None:
     view = a_view({"1": range(4), "2": (), "3": (), "4": ()})
     cluster = Cluster.of(view, per_bin=0.4)
-    progress = begin_migration(a_plan(), 1.0, 10)
+    progress = begin_migration(a_plan(), 1.0, AT_TEN)
     cluster.kill("1")
-    spread = dict(cluster.locations)
+    # with batch 11 Spark spreads the bins over 2, 3 and 4: bin 0 to 2, 1 to 3, 2 to 4
     outcome = play(cluster, progress).outcome
     assert outcome is not None and outcome.status is Status.DONE
     assert {bin_: cluster.locations[bin_] for bin_ in map(a_bin, range(3))} == {
@@ -178,21 +180,51 @@ def test_the_source_dies_and_its_bins_still_go_where_they_should() -> None:
         a_bin(1): "2",
         a_bin(2): "3",
     }
-    # Spark spread them over 2, 3 and 4: what it put at the right place needs no move
-    assert spread[a_bin(0)] == "2"
+    # what it put at the right place needs no move
     assert "1 found at the target already" in outcome.detail
-    assert "2 found elsewhere than planned, and moved from there" in outcome.detail
+    assert "1 found at executor 3, not at 1, which died: moved from there" in outcome.detail
+    assert "1 found at executor 4, not at 1, which died: moved from there" in outcome.detail
+    assert [move.source for move in outcome.moved] == ["1", "3", "4"]
+
+
+def test_a_bin_whose_executor_has_just_died_is_loaded_from_the_checkpoint() -> None:
+    cluster = Cluster.of(VIEW)
+    cluster.kill("1")
+    outcome = ended_with(cluster, a_plan(Strategy.ALL_AT_ONCE))
+    assert outcome.status is Status.DONE
+    assert "3 loaded from the checkpoint: executor 1, which held them, had died" in outcome.detail
+
+
+def test_a_plan_that_came_true_by_itself_is_done_at_once() -> None:
+    cluster = Cluster.of(VIEW.place({a_bin(0): "2", a_bin(1): "2", a_bin(2): "3"}))
+    progress = begin_migration(a_plan(), 1.0, cluster.look())
+    assert progress.outcome is not None and not progress.instructions
+    assert progress.outcome.status is Status.DONE
+    assert progress.outcome.detail == "3 of 3 bins moved in 0 batches; 3 found at the target already"
+
+
+def test_what_arrived_at_a_target_that_died_since_is_not_reported_as_moved() -> None:
+    cluster = Cluster.of(VIEW)
+    progress = begin_migration(a_plan(Strategy.ALL_AT_ONCE), 1.0, cluster.look())
+    cluster.obey(progress.instructions)
+    cluster.run()
+    cluster.kill("2")
+    outcome = advance_migration(progress.migration, cluster.look()).outcome
+    assert outcome is not None and outcome.status is Status.PARTIAL
+    assert [move.bin for move in outcome.moved] == [a_bin(2)]
+    assert "2 given up: executor 2 is gone" in outcome.detail
 
 
 def test_a_bin_that_does_not_stay_is_placed_again() -> None:
     cluster = Cluster.of(VIEW, per_bin=0.4)
-    progress = after_batches(cluster, begin_migration(a_plan(), 1.0, 10), 2)
+    progress = after_batches(cluster, begin_migration(a_plan(), 1.0, AT_TEN), 2)
     assert len(progress.migration.moved) == 1
     # the target was busy for longer than the locality wait, and the task ran at its old place
     cluster.locations[a_bin(0)] = "1"
     outcome = play(cluster, progress).outcome
     assert outcome is not None and outcome.status is Status.DONE
     assert cluster.locations[a_bin(0)] == "2"
+    assert "1 strayed after arrival" in outcome.detail
 
 
 def test_a_late_snapshot_is_waited_for_and_then_done_without() -> None:
@@ -206,7 +238,7 @@ def test_a_late_snapshot_is_waited_for_and_then_done_without() -> None:
 
 def test_too_long_batches_stop_it_with_the_reason() -> None:
     cluster = Cluster.of(VIEW, per_bin=0.0, loses=lambda _batch, _bin: True)
-    progress = begin_migration(a_plan(), 1.0, 10, MigrationSettings(retries=99))
+    progress = begin_migration(a_plan(), 1.0, AT_TEN, MigrationSettings(retries=99))
     cluster.steady = 9.0
     outcome = play(cluster, progress).outcome
     assert outcome is not None and (outcome.status, outcome.stopped) == (Status.FAILED, False)
@@ -215,9 +247,9 @@ def test_too_long_batches_stop_it_with_the_reason() -> None:
 
 
 def test_one_long_batch_only_slows_it_down() -> None:
-    plan = a_plan(planned=moves(*[(number, "1", "2") for number in range(12)]))
-    cluster = Cluster.of(a_view({"1": range(12), "2": ()}), per_bin=0.01)
-    progress = after_batches(cluster, begin_migration(plan, 1.0, 10), 4)
+    plan = a_plan(Strategy.OPTIMIZED, moves(*[(number, "1", "2") for number in range(12)]))
+    cluster = Cluster.of(a_view({"1": range(12), "2": ()}, slots=8), per_bin=0.01)
+    progress = after_batches(cluster, begin_migration(plan, 1.0, cluster.look()), 4)
     quick = progress.migration.pace.bins
     assert quick > 1
     cluster.steady = 8.0
@@ -229,8 +261,8 @@ def test_one_long_batch_only_slows_it_down() -> None:
 
 
 def test_cheap_moves_go_faster_than_one_a_batch() -> None:
-    plan = a_plan(planned=moves(*[(number, "1", "2") for number in range(30)]))
-    cluster = Cluster.of(a_view({"1": range(30), "2": ()}), per_bin=0.01)
+    plan = a_plan(Strategy.OPTIMIZED, moves(*[(number, "1", "2") for number in range(30)]))
+    cluster = Cluster.of(a_view({"1": range(30), "2": ()}, slots=8), per_bin=0.01)
     outcome = ended_with(cluster, plan)
     assert outcome.status is Status.DONE
     # a group is prepared at the pace of the boundary before, so each pace is seen twice
@@ -254,10 +286,9 @@ def test_gap_batches_let_queued_records_drain() -> None:
     assert [move.batch for move in outcome.moved] == [12, 15, 18]
 
 
-def test_batched_moves_its_groups_as_they_were_made() -> None:
-    together = tuple(replace(move, batch=12 if number < 2 else 13) for number, move in enumerate(THREE))
-    cluster = Cluster.of(VIEW)
-    outcome = ended_with(cluster, a_plan(Strategy.BATCHED, together))
+def test_batched_moves_are_prepared_together() -> None:
+    settings = MigrationSettings.of(Strategy.BATCHED, bins_per_batch=2)
+    outcome = ended_with(Cluster.of(VIEW), a_plan(Strategy.BATCHED), settings)
     assert [move.batch for move in outcome.moved] == [12, 12, 13]
 
 
@@ -278,7 +309,7 @@ def test_a_plan_whose_batches_have_passed_begins_at_once() -> None:
 
 def test_a_slow_cluster_does_not_end_what_only_waits_for_its_batch() -> None:
     cluster = Cluster.of(VIEW)
-    progress = begin_migration(a_plan(Strategy.OWN, moves((0, "1", "2"), batch=30)), 1.0, 10)
+    progress = begin_migration(a_plan(Strategy.OWN, moves((0, "1", "2"), batch=30)), 1.0, AT_TEN)
     cluster.steady = 9.0
     progress = after_batches(cluster, progress, 10)
     assert progress.outcome is None

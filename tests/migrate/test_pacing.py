@@ -12,11 +12,16 @@ from penstock.migrate.settings import MigrationSettings
 START = Pace(bins=1, most=16, budget_ratio=1.5)
 
 
-def test_fluid_begins_with_one_and_the_others_with_what_they_planned() -> None:
+def test_the_first_pace_of_each_strategy_and_its_most() -> None:
     settings = MigrationSettings(bins_per_batch=8)
-    assert choose_first_pace(Strategy.FLUID, settings, 100).bins == 1
-    assert choose_first_pace(Strategy.BATCHED, settings, 100).bins == 8
-    assert choose_first_pace(Strategy.ALL_AT_ONCE, settings, 100).bins == 100
+    paces = {one: choose_first_pace(one, settings, 100) for one in Strategy}
+    assert {one: (pace.bins, pace.most) for one, pace in paces.items()} == {
+        Strategy.FLUID: (1, 1),
+        Strategy.BATCHED: (8, 8),
+        Strategy.OPTIMIZED: (1, 8),
+        Strategy.ALL_AT_ONCE: (100, 100),
+        Strategy.OWN: (100, 100),
+    }
 
 
 def test_cheap_bins_double_the_pace_up_to_the_most() -> None:
@@ -51,6 +56,12 @@ def test_one_quick_batch_does_not_outweigh_what_was_measured_before() -> None:
     assert slow.bins == 1
     # 0.4 s and 0 s: 0.2 s each, room for two
     assert adapt_pace(slow, 1, 1.0, 1.0).bins == 2
+
+
+def test_a_batch_with_little_to_move_takes_nothing_back() -> None:
+    assert adapt_pace(Pace(8, 16, 1.5), 1, 1.01, 1.0).bins == 8
+    # unless it shows what a bin costs: 0.2 s each, room for two
+    assert adapt_pace(Pace(8, 16, 1.5), 1, 1.2, 1.0).bins == 2
 
 
 def test_a_batch_in_which_nothing_moved_says_nothing() -> None:

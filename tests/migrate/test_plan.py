@@ -89,7 +89,7 @@ def test_a_plan_written_is_the_plan_read(entries: list[tuple[int, int]]) -> None
 
 def test_the_names_of_strategies() -> None:
     assert Strategy.named("all-at-once") is Strategy.ALL_AT_ONCE
-    with pytest.raises(BadInput, match="unknown strategy 'swift': fluid, batched or all-at-once"):
+    with pytest.raises(BadInput, match="unknown strategy 'swift': fluid, batched, optimized or all-at-once"):
         Strategy.named("swift")
     with pytest.raises(BadInput):
         Strategy.named("own")
@@ -109,7 +109,7 @@ def test_what_is_no_bin_is_refused(text: str) -> None:
 
 WAYS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("wxyz")), max_size=40)
 ORDERS = st.sampled_from(["hot-first", "cold-first"])
-FOLLOWED = st.sampled_from([Strategy.FLUID, Strategy.BATCHED, Strategy.ALL_AT_ONCE])
+FOLLOWED = tuple(strategy for strategy in Strategy if strategy is not Strategy.OWN)
 
 
 @given(WAYS, st.dictionaries(st.sampled_from("abcdwxyz"), st.integers(1, 3)))
@@ -142,7 +142,7 @@ def any_assignments(view: StateView, draws: st.DataObject) -> tuple[Assignment, 
     return tuple(Assignment(one.bin, one.worker, to) for one, to in pairs if one.worker and one.worker != to)
 
 
-@given(views(), st.data(), FOLLOWED, st.integers(0, 2), ORDERS, st.integers(1, 4))
+@given(views(), st.data(), st.sampled_from(FOLLOWED), st.integers(0, 2), ORDERS, st.integers(1, 4))
 def test_every_bin_ends_where_planned_and_is_never_in_two_places(
     view: StateView, draws: st.DataObject, strategy: Strategy, gap: int, order: str, most: int
 ) -> None:
@@ -156,27 +156,25 @@ def test_every_bin_ends_where_planned_and_is_never_in_two_places(
     assert configuration.placement(view.batch) == view.placement()
 
 
-@given(
-    views(),
-    st.data(),
-    st.sampled_from([Strategy.FLUID, Strategy.BATCHED]),
-    st.integers(0, 2),
-    st.integers(1, 4),
-)
-def test_moves_of_a_group_do_not_conflict(
+@given(views(), st.data(), st.sampled_from(FOLLOWED), st.integers(0, 2), st.integers(1, 4))
+def test_what_moves_in_a_batch_of_a_plan(
     view: StateView, draws: st.DataObject, strategy: Strategy, gap: int, most: int
 ) -> None:
     settings = MigrationSettings.of(strategy, gap=gap, bins_per_batch=most)
     plan = schedule(view, any_assignments(view, draws), strategy, settings)
     slots = {worker.worker: worker.slots for worker in view.workers}
+    at_once = {Strategy.FLUID: 1, Strategy.ALL_AT_ONCE: len(plan.moves)}.get(strategy, most)
     batches = sorted({move.batch for move in plan.moves})
     for batch in batches:
         group = [move for move in plan.moves if move.batch == batch]
-        assert len(group) <= (1 if strategy is Strategy.FLUID else most)
-        for worker, times in Counter(move.source for move in group).items():
-            assert times <= slots[worker]
-        for worker, times in Counter(move.target for move in group).items():
-            assert times <= slots[worker]
+        assert len(group) <= at_once
+        if strategy is Strategy.OPTIMIZED:
+            given_away = Counter(move.source for move in group)
+            loaded = Counter(move.target for move in group)
+            assert all(given_away[worker] <= slots[worker] for worker in slots)
+            assert all(loaded[worker] <= slots[worker] for worker in slots)
+        elif batch != batches[-1]:
+            assert len(group) == at_once
     assert all(later - earlier == 1 + gap for earlier, later in pairwise(batches))
 
 
@@ -213,7 +211,7 @@ def test_when_the_first_move_takes_effect() -> None:
 
 def test_nothing_assigned_is_an_empty_plan() -> None:
     view, _ = scattered()
-    for strategy in (Strategy.FLUID, Strategy.BATCHED, Strategy.ALL_AT_ONCE):
+    for strategy in FOLLOWED:
         plan = schedule(view, (), strategy, reason="even already")
         assert (plan.moves, plan.last_batch(), plan.reason) == ((), None, "even already")
 

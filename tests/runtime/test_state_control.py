@@ -131,7 +131,7 @@ def test_a_plan_of_ones_own_is_checked_and_ordered(orders: FakeOrders):
         (
             "rebalance",
             {"strategy": "hasty"},
-            "unknown strategy 'hasty': fluid, batched or all-at-once",
+            "unknown strategy 'hasty': fluid, batched, optimized or all-at-once",
         ),
         ("drain", {}, "drain needs the id of an executor"),
         ("drain", {"executor": "7"}, "there is no executor 7"),

@@ -152,6 +152,37 @@ def test_a_target_that_is_killed_in_mid_migration_costs_no_row(spark, files, und
     assert all(reason for _, reason in outcome.given_up)
 
 
+def start_endless(spark, place):
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", QUERIES["counts"][2])
+    endless = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 500).load()
+    counting = endless.groupBy((endless.value % 97).alias("key")).count().writeStream.queryName("endless")
+    return counting.outputMode("update").format("noop").option("checkpointLocation", str(place)).start()
+
+
+def migrate(views, view, moves):
+    migrator = SparkMigrator(views)
+    migrator.begin([read_plan(view.query, moves, view)])
+    (outcome,) = wait_for("the end of the migration", migrator.poll)
+    return outcome
+
+
+def test_a_plan_that_is_out_of_date_moves_bins_from_where_they_are(spark, tmp_path):
+    hold_executors(spark, 3)
+    query = start_endless(spark, tmp_path / "endless")
+    wait_for("two batches", lambda: (query.lastProgress or {"batchId": -1})["batchId"] >= 1)
+    views = views_of(spark)
+    (view,) = views.full_views()
+    assert len(view.placement()) == BINS_EACH
+    bin_, source = min(view.placement().items())
+    there, elsewhere = sorted({worker.worker for worker in view.workers} - {source})[:2]
+    assert migrate(views, view, [(view.batch, bin_, source, elsewhere)]).status is Status.DONE
+    # the view is as old as before: it says that the bin is at its first place
+    outcome = migrate(views, view, [(view.batch, bin_, source, there)])
+    query.stop()
+    assert [(move.bin, move.source, move.target) for move in outcome.moved] == [(bin_, elsewhere, there)]
+    assert f"found at executor {elsewhere}, not at {source}" in outcome.detail
+
+
 def act(actuator, action):
     actuator.begin(time.time(), action)
     return wait_for("the end of the action", lambda: actuator.poll(time.time()))
@@ -161,11 +192,7 @@ def test_a_new_executor_gets_its_share_and_gives_it_back_before_it_goes(spark, t
     """Scale out, spread, scale in: after the spreading all work, before the release one is empty."""
     hold_executors(spark, 3)  # whoever replaces a dead one is there: it would come in the middle of this
     hold_executors(spark, 2)
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", QUERIES["counts"][2])
-    endless = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 500).load()
-    counting = endless.groupBy((endless.value % 97).alias("key")).count().writeStream.queryName("endless")
-    place = str(tmp_path / "endless")
-    query = counting.outputMode("update").format("noop").option("checkpointLocation", place).start()
+    query = start_endless(spark, tmp_path / "endless")
     source = SparkSource(spark)
     mover = SparkMover(spark, MigrationSettings(), source.state_tasks)
     actuator = ExecutorActuator(SparkExecutors(spark), ScalingSettings(), source.state_bins, mover)

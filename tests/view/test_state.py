@@ -63,6 +63,11 @@ def test_a_plan_with_more_moves_than_are_shown() -> None:
     assert "and 6 more; --json has all" in told
 
 
+def test_an_optimized_plan_tells_how_many_batches_it_takes_at_least() -> None:
+    told = shown(render_plans([made_up_state.a_plan(strategy="optimized")]))
+    assert "optimized, at least 4 batches" in told
+
+
 def test_neighbours_are_drawn_together() -> None:
     assert join_ranges([3, 1, 2, 7, 9, 10]) == "1-3, 7, 9-10"
     assert join_ranges([]) == ""
