@@ -85,7 +85,7 @@ def generate_trace(shape: TraceShape) -> Trace:
 
 
 def sort_by_worker(trace: Trace) -> Trace:
-    """Return the events of one worker after the other, each worker's in order of time, as they are recorded."""
+    """Return the events of one worker after the other, each worker's in order of time."""
     return trace.take(np.argsort(trace.worker, kind="stable"))
 
 
@@ -116,8 +116,8 @@ def run_critical_path(extent: Extent, progress: Progress) -> Measurement:
         "worst_latency_of_window": max(row["latency_s"] / row["window_s"] for row in rows),
     }
     notes = [
-        "Latency is from event arrays that are in order for each worker to participation, the best of three runs "
-        "in one process; merge_s is the part of it that merges the workers into one order of time."
+        "Latency is from event arrays that are in order for each worker to participation, the best of three "
+        "runs in one process; merge_s is the part of it that merges the workers into one order of time."
     ]
     if not extent.report:
         summary |= _time_spark(8 if extent.quick else 50, progress)
@@ -151,7 +151,7 @@ def _time_window(seconds: int, progress: Progress) -> Row:
 
 
 def _time_trace(trace: Trace) -> tuple[float, float, float]:
-    """Return the seconds to participation, the part of them that orders the events, and log10 of the paths."""
+    """Return the seconds to participation, the part of them for the merge, and log10 of the paths."""
     begun = time.perf_counter()
     ordered = trace.in_time_order()
     merged = time.perf_counter()

@@ -224,13 +224,23 @@ def share_paths(m1: float, k1: int, m2: float, k2: int, inverse: float, k: int) 
     return share * _BASE * _BASE if exponent == 1 else 0.0
 
 
-@numba.njit(cache=True, inline="always")
+@numba.njit(cache=True)
+def _enter(
+    time: Times, origin: Times, mantissa: Floats, exponent: Indices, low: int, start: int, tail: int
+) -> tuple[int, float, int, int]:
+    """Do the work of `enter_edge` on single arrays: in a long loop, tuples of them cost much more."""
+    if tail < low:
+        return start, 1.0, 0, start
+    t = tail - low
+    return origin[t], mantissa[t], exponent[t], time[tail]
+
+
+@numba.njit(cache=True)
 def enter_edge(links: Links, window: PathWindow, forward: Counts, tail: int) -> tuple[int, float, int, int]:
     """Return origin and count of the paths over the edge from `tail`, and when it begins in the window."""
-    if tail < window.low:
-        return window.start_us, 1.0, 0, window.start_us
-    t = tail - window.low
-    return forward.origin[t], forward.mantissa[t], forward.exponent[t], links.time[tail]
+    return _enter(
+        links.time, forward.origin, forward.mantissa, forward.exponent, window.low, window.start_us, tail
+    )
 
 
 @numba.njit(cache=True)
@@ -239,43 +249,36 @@ def share_edges(
 ) -> float:
     """Count paths backward, and apply equation 3.3 to the edges into each event on the way.
 
-    Fills `local` and `message`, see `Participation`. The counts of an event are replaced by the backward
-    ones, with minus the end of its paths as origin: its forward ones serve edges to later events only, and
-    those have been seen. Return a number without meaning, so that what is read ahead is read.
+    Backward counts, with minus the end of paths as origin, replace the forward ones of an event, which serve
+    edges to later events only. Return a number without meaning, so that what is read ahead is read.
     """
-    ahead = 0.0
     time, previous, following, source, target, edge_activity = links
     origin, mantissa, exponent, _ = counts
     low, high, start, end, length = window.low, window.high, window.start_us, window.end_us, total.length
-    inverse, unit = (1.0 / total.mantissa, 1.0 / length) if length > 0 else (0.0, 0.0)
+    inverse, unit, ahead = (1.0 / total.mantissa, 1.0 / length, 0.0) if length > 0 else (0.0, 0.0, 0.0)
     for i in range(high - 1, low - 1, -1):
-        # the events before come in no order that a processor foresees, but are near: this halves the time
+        # tails come in no order that a processor foresees, but are near: to read ahead halves the time
         early = max(i - low - _READ_AHEAD, 0)
         ahead += origin[early] + mantissa[early] + exponent[early] + time[early + low]
-        e, m, k, at = _NEVER, 0.0, 0, time[i]
-        q, r, p, j = following[i], target[i], previous[i], source[i]
-        if q >= 0 and edge_activity[q] != _WAITING:
+        q, r, p, j, at = following[i], target[i], previous[i], source[i], time[i]
+        e, m, k, by_worker, by_message = _NEVER, 0.0, 0, 0.0, 0.0
+        if q >= high and edge_activity[q] != _WAITING:
             e, m, k = -end, 1.0, 0
-            if q < high:
-                e, m, k = origin[q - low], mantissa[q - low], exponent[q - low]
+        elif q >= 0 and edge_activity[q] != _WAITING:
+            e, m, k = origin[q - low], mantissa[q - low], exponent[q - low]
         if r >= high:
             e, m, k = _join(e, m, k, -end, 1.0, 0)
         elif r >= 0:
             e, m, k = _join(e, m, k, origin[r - low], mantissa[r - low], exponent[r - low])
         if m == 0.0:
             e, m = -at, 1.0
-        by_worker = by_message = 0.0
         if p >= 0 and edge_activity[i] != _WAITING:
-            s, m1, k1, begins = start, 1.0, 0, start
-            if p >= low:
-                s, m1, k1, begins = origin[p - low], mantissa[p - low], exponent[p - low], time[p]
+            s, m1, k1, begins = _enter(time, origin, mantissa, exponent, low, start, p)
             # a critical path through this event has its whole length between its origin and its end
             if -e - s == length:
                 by_worker = share_paths(m1, k1, m, k, inverse, total.exponent) * (at - begins) * unit
         if j >= 0:
-            s, m1, k1, begins = start, 1.0, 0, start
-            if j >= low:
-                s, m1, k1, begins = origin[j - low], mantissa[j - low], exponent[j - low], time[j]
+            s, m1, k1, begins = _enter(time, origin, mantissa, exponent, low, start, j)
             if -e - s == length:
                 by_message = share_paths(m1, k1, m, k, inverse, total.exponent) * (at - begins) * unit
         local[i - low], message[i - low] = by_worker, by_message

@@ -17,7 +17,7 @@ from penstock.diagnose.path.participation import (
     cut_windows,
     measure_participation,
 )
-from penstock.diagnose.trace.events import Activity, Floats, Indices, Kind, Trace, Work
+from penstock.diagnose.trace.events import Activity, Floats, Indices, Kind, Trace, Work, number_keys
 
 _LABELS = tuple(kind.label for kind in Activity)
 
@@ -167,7 +167,7 @@ def _sum_channels(graph: ActivityGraph, found: Participation) -> list[tuple[str,
     own, other = trace.worker[events], trace.remote[events]
     workers = len(trace.workers)
     key = np.where(is_send, own, other).astype(np.int64) * workers + np.where(is_send, other, own)
-    distinct, code = np.unique(key, return_inverse=True)
+    distinct, code = number_keys(key, workers**2)
     total = _sum_by_code(code, share, len(distinct))
     order = np.argsort(-total, kind="stable")
     return [

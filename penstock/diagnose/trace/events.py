@@ -33,6 +33,7 @@ Codes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 _LARGE_BYTES = 200_000_000
+_FEW_KEYS = 1 << 16
 
 
 class _Labelled(IntEnum):
@@ -112,8 +113,8 @@ class Trace:
         span = float(self.time_us.max()) - float(self.time_us.min())
         if len(bounds) > MOST_RUNS or span >= 2**62:
             return self.take(np.argsort(self.time_us, kind="stable"))
-        merged = merge_runs(Columns(*(getattr(self, name) for name in EVENT_COLUMNS)), bounds)
-        return replace(self, **dict(zip(EVENT_COLUMNS, merged, strict=True)))
+        merged = merge_runs(Columns._make(getattr(self, name) for name in EVENT_COLUMNS), bounds)
+        return Trace(*merged, self.workers, self.works)
 
 
 EVENT_COLUMNS = ("time_us", "worker", "kind", "activity", "correlation", "remote", "work")
@@ -232,10 +233,19 @@ def _decode_works(table: pa.Table) -> tuple[Indices, tuple[Work, ...]]:
     operator, operators = _decode_names(table, "operator")
     phase, phases = _decode_names(table, "phase")
     keys = (operator.astype(np.int64) + 1) * (len(phases) + 1) + phase + 1
-    distinct, codes = np.unique(keys, return_inverse=True)
+    distinct, codes = number_keys(keys, (len(operators) + 1) * (len(phases) + 1))
     names, labels = ["", *operators], ["", *phases]
     works = tuple(Work(names[int(key) // len(labels)], labels[int(key) % len(labels)]) for key in distinct)
     return codes.astype(np.int32), works or (Work(),)
+
+
+def number_keys(keys: Times, size: int) -> tuple[Times, Times]:
+    """Return the distinct keys, rising, and the place of each key among them; keys are 0 up to `size`."""
+    if size > max(len(keys), _FEW_KEYS):
+        distinct, codes = np.unique(keys, return_inverse=True)
+        return distinct, codes.astype(np.int64)
+    is_used = np.bincount(keys, minlength=size) > 0
+    return np.nonzero(is_used)[0], (np.cumsum(is_used) - 1)[keys]
 
 
 @contextmanager

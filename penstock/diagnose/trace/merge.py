@@ -54,7 +54,7 @@ class _Cut(NamedTuple):
     until: Times
     places: Places
     at: int
-    count: int
+    size: int
 
 
 def merge_runs(columns: Columns, bounds: Times) -> Columns:
@@ -62,7 +62,7 @@ def merge_runs(columns: Columns, bounds: Times) -> Columns:
 
     Run r is `bounds[r]` up to `bounds[r + 1]`, and is in order of time.
     """
-    merged = Columns(*(np.empty_like(column) for column in columns))
+    merged = Columns._make(np.empty_like(column) for column in columns)
     _merge_slices(columns, bounds, merged)
     return merged
 
@@ -148,7 +148,7 @@ def _copy_runs(column: npt.NDArray[Any], first: Times, until: Times, copy: npt.N
 def _pick(column: npt.NDArray[Any], cut: _Cut, copy: npt.NDArray[Any], merged: npt.NDArray[Any]) -> None:
     """Fill in the part of a merged column that belongs to a slice."""
     _copy_runs(column, cut.first, cut.until, copy)
-    places, part = cut.places, merged[cut.at : cut.at + cut.count]
+    places, part = cut.places, merged[cut.at : cut.at + cut.size]
     for i in range(len(part)):
         part[i] = copy[places[i]]
 
@@ -168,10 +168,10 @@ def _order_slice(scratch: _Scratch, count: int) -> None:
     for b in range(2, count + 3):
         ends[b] += ends[b - 1]
     for i in range(count):
-        b = np.uint32((times[i] - low) * scale) + one
-        at = ends[b]
+        bucket = np.uint32((times[i] - low) * scale) + one
+        at = ends[bucket]
         stamps[at], places[at] = times[i], np.uint32(i)
-        ends[b] = at + one
+        ends[bucket] = at + one
     if not _insert(stamps, places, count):
         order = np.argsort(times[:count], kind="mergesort")
         for i in range(count):

@@ -6,8 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from penstock.diagnose.trace.events import COLUMNS, EVENT_COLUMNS, from_table, to_table
+from penstock.diagnose.trace.events import COLUMNS, EVENT_COLUMNS, from_table, number_keys, to_table
 from penstock.errors import BadInput
 from tests.diagnose.traces import activity, message, ordered, trace_of
 
@@ -62,3 +64,12 @@ def test_an_empty_trace_is_a_trace():
     empty = from_table(COLUMNS.empty_table())
     assert len(empty) == 0
     assert all(len(getattr(empty, name)) == 0 for name in EVENT_COLUMNS)
+
+
+@given(st.lists(st.integers(0, 30), max_size=20), st.sampled_from([31, 1 << 20]))
+def test_keys_are_numbered_as_a_sort_would_number_them(keys, size):
+    keys = np.array(keys, dtype=np.int64)
+    distinct, codes = number_keys(keys, size)
+    expected = np.unique(keys, return_inverse=True)
+    np.testing.assert_array_equal(distinct, expected[0])
+    np.testing.assert_array_equal(codes, expected[1])

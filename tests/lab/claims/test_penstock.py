@@ -58,7 +58,7 @@ KERNELS = {
     "kernel_events_per_s_longest": 2e7,
     "worst_latency_of_window": 0.01,
     "growth_exponent": 1.0,
-    "spark_events_per_s": 3e6,
+    "spark_events_per_s": 6e6,
 }
 
 
@@ -66,10 +66,10 @@ KERNELS = {
     ("figure", "bad"),
     [
         (None, None),
-        ("kernel_events_per_s_longest", 9e6),
+        ("kernel_events_per_s_longest", 1.9e7),
         ("worst_latency_of_window", 0.2),
         ("growth_exponent", 1.3),
-        ("spark_events_per_s", 1e6),
+        ("spark_events_per_s", 4.9e6),
     ],
 )
 def test_a_slow_kernel_misses_its_target(figure, bad):
