@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -15,6 +15,7 @@ from penstock.dataflow.metrics import BatchExecution, Floats, MetricWindow, Stag
 from penstock.dataflow.window import (
     ApplicationWindow,
     CriticalWindow,
+    OperatorBatches,
     OperatorQuery,
     QueryWindow,
     SlotQuery,
@@ -139,7 +140,9 @@ def write_query(query: QueryWindow) -> dict[str, Any]:
             return plain | {"kind": SLOTS, "batches": batches}
         case OperatorQuery():
             topics = {name: [*_plain_rate(rate), rate.overdue_records] for name, rate in query.topics.items()}
-            return plain | {"kind": OPERATORS, "topics": topics, "metrics": _plain_metrics(query.metrics)}
+            batched = {name: list(astuple(one)) for name, one in query.batches.items()}
+            metrics = _plain_metrics(query.metrics)
+            return plain | {"kind": OPERATORS, "topics": topics, "batches": batched, "metrics": metrics}
 
 
 def read_slot_query(kept: QuerySummary) -> SlotQuery:
@@ -168,6 +171,7 @@ def read_operator_query(kept: QuerySummary, start: float, end: float) -> Operato
                 name: _source(plain["sources"][name]) for name in graph.sources if name in plain["sources"]
             },
             topics={name: TopicRate(*map(float, rates)) for name, rates in _plain_topics(plain).items()},
+            batches={name: OperatorBatches(*kept) for name, kept in plain.get("batches", {}).items()},
             metrics=_metrics(plain["metrics"], start, end),
             latency_seconds=kept.latency_seconds,
         )
