@@ -142,7 +142,12 @@ def write_query(query: QueryWindow) -> dict[str, Any]:
             topics = {name: [*_plain_rate(rate), rate.overdue_records] for name, rate in query.topics.items()}
             batched = {name: list(astuple(one)) for name, one in query.batches.items()}
             metrics = _plain_metrics(query.metrics)
-            return plain | {"kind": OPERATORS, "topics": topics, "batches": batched, "metrics": metrics}
+            return plain | {
+                "kind": OPERATORS,
+                "topics": topics,
+                "operator_batches": batched,
+                "metrics": metrics,
+            }
 
 
 def read_slot_query(kept: QuerySummary) -> SlotQuery:
@@ -171,7 +176,9 @@ def read_operator_query(kept: QuerySummary, start: float, end: float) -> Operato
                 name: _source(plain["sources"][name]) for name in graph.sources if name in plain["sources"]
             },
             topics={name: TopicRate(*map(float, rates)) for name, rates in _plain_topics(plain).items()},
-            batches={name: OperatorBatches(*kept) for name, kept in plain.get("batches", {}).items()},
+            batches={
+                name: OperatorBatches(*told) for name, told in plain.get("operator_batches", {}).items()
+            },
             metrics=_metrics(plain["metrics"], start, end),
             latency_seconds=kept.latency_seconds,
         )

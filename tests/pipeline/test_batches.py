@@ -178,5 +178,5 @@ def test_a_recorded_window_keeps_its_batches():
     (query,) = window.queries
     kept = replace(summarise(query), detail=write_query(query))
     assert read_operator_query(kept, window.start, window.end).batches == query.batches
-    older = {key: value for key, value in kept.detail.items() if key != "batches"}
+    older = {key: value for key, value in kept.detail.items() if key != "operator_batches"}
     assert read_operator_query(replace(kept, detail=older), window.start, window.end).batches == {}

@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 from penstock.errors import ActionFailed
 from penstock.pipeline import Pipeline, files, kafka
 from penstock.pipeline.spark_topics import Written, dead_letters, publish
+from penstock.pipeline.timestamps import ENTERED
 from penstock.runtime.control import find_running
 from penstock_lab.ground.kafka_broker import connector_jars, kafka_broker
 
@@ -168,6 +169,10 @@ def test_results_equal_one_batch_job_while_parallelism_changes_and_the_pipeline_
     assert sorted(value for (value,) in rows(topic(spark, root, "halves").select("half"))) == [
         number / 2 for number in range(RECORDS)
     ]
+    came = [file.stat().st_mtime for file in (root / "numbers").iterdir()]
+    for name in ("squares", "odds", "totals"):
+        entered = [row[0] for row in topic(spark, root, name).select(sf.unix_millis(ENTERED)).collect()]
+        assert min(came) - 1 <= min(entered) / 1000 <= max(entered) / 1000 <= max(came) + 1, name
     sizes = {len(list(one.glob("*.parquet"))) for one in (root / "squares").iterdir()}
     assert len(sizes) > 1 and sizes <= set(range(1, 6)), sizes
     assert [one.query.runId for one in again.queries.values()] == runs
@@ -189,8 +194,9 @@ def final_totals(root):
 
 def test_a_batch_that_is_run_again_is_published_once(spark, tmp_path):
     frame = spark.createDataFrame(
-        [(1, "served", None, None), (None, "dead", "{}", "ValueError: no")],
-        "number bigint, penstock_outcome string, penstock_record string, penstock_error string",
+        [(1, "served", None, None, 5.0), (None, "dead", "{}", "ValueError: no", None)],
+        "number bigint, penstock_outcome string, penstock_record string, penstock_error string, "
+        "penstock_entered double",
     )
     place = files(str(tmp_path))
     for _ in range(2):
@@ -273,6 +279,14 @@ def values(spark, address, name):
     return [json.loads(row[0]) for row in reader.option("subscribe", name).load().select("value").collect()]
 
 
+def entered_by_header(spark, address, name):
+    """The moments that records of a topic carry, and those at which Kafka got them."""
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", address)
+    rows = reader.option("subscribe", name).option("includeHeaders", "true").load().collect()
+    carried = [int(header["value"]) for row in rows for header in row["headers"] or ()]
+    return carried, [row["timestamp"].timestamp() * 1000 for row in rows]
+
+
 def test_the_same_on_kafka_topics_with_dead_letters_and_changing_parallelism(spark, tmp_path):
     for jar in connector_jars():
         spark.sql(f"ADD JAR '{jar}'")
@@ -289,3 +303,7 @@ def test_the_same_on_kafka_topics_with_dead_letters_and_changing_parallelism(spa
         assert set(dead) == {77, 300} and dead[77]["function"] == "double"
         assert dead[77]["error"] == "ValueError: seventy-seven"
         assert dead[300]["error"] == "TimeoutError: the call took longer than 0.5 s"
+        _, sent = entered_by_header(spark, address, "events")
+        carried, written = entered_by_header(spark, address, "texts")
+        assert len(carried) == len(written) == 598
+        assert min(sent) - 1 <= min(carried) <= max(carried) <= max(sent) + 1 < min(written)
