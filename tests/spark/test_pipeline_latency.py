@@ -99,7 +99,6 @@ def test_a_latency_target_is_kept_on_functions(local_cluster, tmp_path):
         handle.stop()
         sender.stop()
     grown = status["functions"]["answer"]
-    print(f"answer has {grown['parallelism']} instances; records take {seen:.2f} s, told {told:.2f} s")
     assert grown["parallelism"] > 1, status["decisions"]
     assert seen <= TARGET_SECONDS, status["decisions"]
     assert told == pytest.approx(seen, abs=1.0)
