@@ -1,6 +1,7 @@
 """Pipelines on a real cluster: the same results as one batch job, whatever happens to the parallelism."""
 
 import json
+import os
 import random
 import time
 
@@ -14,9 +15,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import functions as sf
 
 from penstock.errors import ActionFailed
-from penstock.pipeline import Pipeline, files, kafka
-from penstock.pipeline.spark_topics import Written, dead_letters, publish
-from penstock.pipeline.timestamps import ENTERED
+from penstock.pipeline import Pipeline, files, kafka, stream
+from penstock.pipeline.spark_topics import Written, dead_letters, publish, read_topic
+from penstock.pipeline.timestamps import ARRIVED, ENTERED
+from penstock.pipeline.topics import Topic
 from penstock.runtime.control import find_running
 from penstock_lab.ground.kafka_broker import connector_jars, kafka_broker
 
@@ -205,6 +207,21 @@ def test_a_batch_that_is_run_again_is_published_once(spark, tmp_path):
     assert topic(spark, tmp_path, "out").count() == 2
     assert rows(dead_letters(spark, place, "f")) == [("{}", "ValueError: no")] * 2
     assert not list((tmp_path / "_penstock").iterdir())
+
+
+def test_records_of_any_source_have_moments_those_of_files_when_these_were_changed(spark, tmp_path):
+    place = tmp_path / "lines"
+    place.mkdir()
+    (place / "one.txt").write_text("first\nsecond\n")
+    changed = 1_700_000_000.25
+    os.utime(place / "one.txt", (changed, changed))
+    lines = read_topic(spark, Topic("lines"), stream("text", path=place))
+    writer = lines.writeStream.format("memory").queryName("lines").trigger(availableNow=True)
+    assert writer.option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination(120)
+    assert rows(spark.table("lines")) == [("first", changed, changed), ("second", changed, changed)]
+    for other in (stream("rate"), stream("socket", host="localhost", port=9)):
+        read_from = read_topic(spark, Topic("other"), other)
+        assert read_from.columns[-2:] == [ENTERED, ARRIVED] and "_metadata" not in read_from.columns
 
 
 def test_a_wrong_schema_stops_its_function_alone_and_names_function_and_column(spark, root):

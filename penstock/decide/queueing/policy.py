@@ -39,6 +39,9 @@ from penstock.decide.readings import scale_units
 KEPT_CORRECTIONS = 5
 """Windows whose measured response times correct the model: enough against outliers, few enough to follow."""
 
+BEHIND = 2.0
+"""Times the response time of the model: with more to read than comes in that time it is not at rest."""
+
 
 class QueueingPolicy:
     """Models operators as GI/G/k queues, and learns the variation of their arrivals and services."""
@@ -190,12 +193,16 @@ class Correction:
     _seen: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_CORRECTIONS))
 
     def remember(self, station: Station) -> None:
-        """Take in one window; while a backlog is read, the age of its records says nothing of the size."""
+        """Take in one window; while a backlog is read, the age of its records says nothing of the size.
+
+        Then more waits, or batches take longer, than these should at their load.
+        """
         batches = station.batches
-        if batches is None or batches.response_seconds is None or station.overdue > 0:
+        if batches is None or batches.response_seconds is None:
             return
         told = time_in_batches(utilisation(station.instances, station.fed, station.service), batches)
-        if math.isfinite(told):
+        behind = station.overdue > BEHIND * station.fed * told or batches.seconds > BEHIND * told
+        if math.isfinite(told) and not behind:
             self._seen.append(batches.response_seconds - told)
 
     @property

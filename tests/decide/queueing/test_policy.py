@@ -15,6 +15,8 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, OperatorBatches
 from penstock.decide.policy import HELD_UTILISATION, Hold, Scale
 from penstock.decide.queueing.plan import Queue, plan_operator, plan_paths
+from penstock.decide.queueing.policy import Correction
+from penstock.decide.queueing.queues import Station
 from penstock.decide.queueing.slots import batch_response_seconds
 from tests.dataflow.graphs import graphs
 from tests.dataflow.synthetic_batches import word_count
@@ -243,6 +245,30 @@ class TestPolicy:
         assert pipeline.held["recognise"] == 1
         assert sum(isinstance(answer, Scale) for answer in down) <= 3
         assert isinstance(down[-1], Hold)
+
+
+class TestCorrection:
+    """10/s at 5/s each, 4 instances, 1 s fixed: batches of 2 s back to back, and 3 s for a record."""
+
+    def corrected(self, *seen):
+        correction = Correction()
+        for response, seconds, overdue in seen:
+            batches = OperatorBatches(0.5, seconds, 1.0, response)
+            correction.remember(Station("a", 4, 10.0, 10.0, 5.0, 5.0, True, batches, overdue))
+        return correction.seconds
+
+    def test_the_median_of_what_was_seen_beyond_the_model(self):
+        assert self.corrected() == 0.0
+        assert self.corrected((4.0, 2.0, 0.0)) == pytest.approx(1.0)
+        assert self.corrected((4.0, 2.0, 0.0), (2.5, 2.0, 0.0), (9.0, 2.0, 0.0)) == pytest.approx(1.0)
+
+    def test_only_the_newest_count(self):
+        assert self.corrected(*[(9.0, 2.0, 0.0)] * 20, *[(3.5, 2.0, 0.0)] * 3) == pytest.approx(0.5)
+
+    def test_the_age_of_a_backlog_is_none_of_it(self):
+        # 60 records are what comes in twice the 3 s
+        assert self.corrected((90.0, 2.0, 61.0), (3.5, 2.0, 59.0)) == pytest.approx(0.5)
+        assert self.corrected((90.0, 60.0, 0.0), (None, 2.0, 0.0)) == 0.0
 
 
 class TestSharedSlots:
