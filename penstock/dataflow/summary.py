@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -22,6 +22,7 @@ from penstock.dataflow.metrics import (
 from penstock.dataflow.window import (
     ApplicationWindow,
     CriticalWindow,
+    OperatorBatches,
     OperatorQuery,
     QueryWindow,
     SlotQuery,
@@ -152,7 +153,14 @@ def write_query(query: QueryWindow) -> dict[str, Any]:
             }
         case OperatorQuery():
             topics = {name: [*_plain_rate(rate), rate.overdue_records] for name, rate in query.topics.items()}
-            return plain | {"kind": OPERATORS, "topics": topics, "metrics": _plain_metrics(query.metrics)}
+            batched = {name: list(astuple(one)) for name, one in query.batches.items()}
+            metrics = _plain_metrics(query.metrics)
+            return plain | {
+                "kind": OPERATORS,
+                "topics": topics,
+                "operator_batches": batched,
+                "metrics": metrics,
+            }
 
 
 def read_slot_query(kept: QuerySummary) -> SlotQuery:
@@ -184,6 +192,9 @@ def read_operator_query(kept: QuerySummary, start: float, end: float) -> Operato
                 name: _source(plain["sources"][name]) for name in graph.sources if name in plain["sources"]
             },
             topics={name: TopicRate(*map(float, rates)) for name, rates in _plain_topics(plain).items()},
+            batches={
+                name: OperatorBatches(*told) for name, told in plain.get("operator_batches", {}).items()
+            },
             metrics=_metrics(plain["metrics"], start, end),
             latency_seconds=kept.latency_seconds,
         )

@@ -31,6 +31,21 @@ class TopicRate(SourceRate):
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorBatches:
+    """The batches in which an operator with instances of its own reads its topic, over a window; seconds.
+
+    `trigger_seconds` is the least time from the start of one batch to that of the next, `seconds` the mean
+    batch, and `fixed_seconds` the part of it that more instances do not shorten. `response_seconds` is the
+    mean time from a record's arrival in the topic to the end of its batch, as measured; None if unknown.
+    """
+
+    trigger_seconds: float
+    seconds: float
+    fixed_seconds: float
+    response_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutorUse:
     """The resources that one executor reports to have used; NaN where it reports nothing.
 
@@ -196,11 +211,13 @@ class OperatorQuery(_Query):
     """A query whose operators have instances of their own, as in Flink, Heron or Pulsar Functions.
 
     `topics` has the operators that read a topic of their own. What waits for such an operator waits there, so
-    the backlogs of `topics` stand in place of those of `sources`.
+    the backlogs of `topics` stand in place of those of `sources`. `batches` has those that read theirs in
+    batches.
     """
 
     metrics: MetricWindow
     topics: Mapping[str, TopicRate] = field(default_factory=dict)
+    batches: Mapping[str, OperatorBatches] = field(default_factory=dict)
 
     @property
     def readings(self) -> Mapping[str, SourceRate]:

@@ -16,7 +16,7 @@ from penstock.pipeline.leader import LeaseKeeper
 from penstock.runtime.control import ControlServer, secure_directory
 
 if TYPE_CHECKING:
-    from penstock.pipeline.monitor import BatchDone
+    from penstock.pipeline.batches import BatchDone
     from penstock.pipeline.spark_term import Queries, Term
     from penstock.settings.model import Settings
 

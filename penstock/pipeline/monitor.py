@@ -14,44 +14,12 @@ from dataclasses import dataclass, field
 
 from penstock.dataflow.metrics import InstanceMetrics, MetricWindow
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import OperatorQuery, OperatorWindow, SourceRate, TopicRate
+from penstock.dataflow.window import OperatorBatches, OperatorQuery, OperatorWindow, SourceRate, TopicRate
 from penstock.decide.queueing.queues import Variation
+from penstock.pipeline.batches import BatchDone, describe_batches, measure_latency, measure_response
 from penstock.pipeline.topics import Layout
 
 BATCHES_KEPT = 256
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceWork:
-    """The work of one instance in one batch; `useful_seconds` is the time it was at work."""
-
-    instance: int
-    records_in: float
-    records_out: float
-    dead: float
-    useful_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class BatchDone:
-    """One batch of one function, at the parallelism that it ran with."""
-
-    function: str
-    batch_id: int
-    start: float
-    end: float
-    parallelism: int
-    work: tuple[InstanceWork, ...]
-
-    @property
-    def records(self) -> float:
-        """Records read."""
-        return sum(one.records_in for one in self.work)
-
-    @property
-    def written(self) -> float:
-        """Records written."""
-        return sum(one.records_out for one in self.work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +51,10 @@ class FunctionFigures:
     observed_per_second: float
     written_per_second: float
     batch_seconds: float
+    latency_seconds: float
+    """From the pipeline's entrance until it was served here, of the mean record."""
+    response_seconds: float
+    """From its arrival in the topic that is read."""
 
 
 @dataclass(slots=True)
@@ -118,8 +90,12 @@ class _Span:
 class Monitor:
     """Takes in batches from any thread; memory does not grow with the length of the run."""
 
-    def __init__(self, application: str, layout: Layout) -> None:
+    def __init__(
+        self, application: str, layout: Layout, trigger_seconds: Mapping[str, float] | None = None
+    ) -> None:
+        """`trigger_seconds` says how often a function looks for records, where that is known."""
         self._application, self._layout = application, layout
+        self._triggers = trigger_seconds or {}
         self._lock = threading.Lock()
         self._functions = {name: _Memory() for name in layout.functions}
         self._figures: dict[str, FunctionFigures] = {}
@@ -233,8 +209,9 @@ class Monitor:
             graph=self._layout.graph,
             metrics=self._list_metrics(span, sources),
             sources=sources,
-            latency_seconds=self._sum_latency(),
+            latency_seconds=self._find_latency(),
             topics=topics,
+            batches=self._describe_batches(span),
         )
         return OperatorWindow(self._application, span.start, span.end, dict(span.held), (query,))
 
@@ -273,7 +250,9 @@ class Monitor:
             busy_ratio=useful / (span.held[name] * seconds),
             observed_per_second=records / seconds,
             written_per_second=sum(one.written for one in batches) / seconds,
-            batch_seconds=sum(b.end - b.start for b in batches) / len(batches) if batches else math.nan,
+            batch_seconds=sum(b.seconds for b in batches) / len(batches) if batches else math.nan,
+            latency_seconds=measure_latency(batches),
+            response_seconds=measure_response(batches),
         )
 
     def _list_metrics(self, span: _Span, sources: Mapping[str, SourceRate]) -> MetricWindow:
@@ -286,17 +265,17 @@ class Monitor:
             rows += _list_instances(name, span.held[name], batches, span.seconds)
         return MetricWindow.of(self._layout.graph, span.start, span.end, rows)
 
-    def _sum_latency(self) -> float | None:
-        """Time the slowest path: at each function half a batch of waiting, the batch, and the backlog."""
-        total: dict[str, float] = {}
-        for name in self._layout.functions:
-            one = self._figures[name]
-            if math.isnan(one.batch_seconds):
-                return None
-            waiting = one.backlog_records / one.observed_per_second if one.observed_per_second else 0.0
-            before = max((total[writer] for writer in self._list_writers(name)), default=0.0)
-            total[name] = 1.5 * one.batch_seconds + waiting + before
-        return max(total.values(), default=None)
+    def _describe_batches(self, span: _Span) -> dict[str, OperatorBatches]:
+        described = {
+            name: describe_batches(batches, self._triggers.get(name))
+            for name, batches in span.batches.items()
+        }
+        return {name: one for name, one in described.items() if one is not None}
+
+    def _find_latency(self) -> float | None:
+        """Return the latency at the function that records reach latest; None where none is known."""
+        seen = [self._figures[name].latency_seconds for name in self._layout.functions]
+        return max((seconds for seconds in seen if not math.isnan(seconds)), default=None)
 
 
 def _find_overdue(name: str, span: _Span) -> float:

@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import BadInput
+from penstock.pipeline.timestamps import ENTERED
 
 LONGEST_ERROR = 2000
 """Characters kept of an exception's text."""
@@ -129,25 +130,33 @@ def _write_value(value: Any) -> str:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-def mark_outcomes(served: Served, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield results and dead letters in one shape, told apart by the column of the outcome."""
+def mark_outcomes(
+    served: Served, schema: pa.Schema, entered: float | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield results and dead letters in one shape, told apart by the column of the outcome.
+
+    Results go on with the moment at which the records that they were made of had entered the pipeline.
+    """
     shape = with_outcome(schema)
     for table in served.tables:
         nothing = pa.nulls(len(table), pa.string())
         columns = [table.column(name) for name in schema.names]
         columns += [pa.array([SERVED] * len(table), pa.string()), nothing, nothing]
+        columns.append(pa.array([entered] * len(table), pa.float64()))
         yield from pa.Table.from_arrays(columns, schema=shape).combine_chunks().to_batches()
     if served.dead:
         told = [(DEAD, one.record, one.error) for one in served.dead]
         columns = [pa.nulls(len(told), one.type) for one in schema]
         columns += [pa.array(column, pa.string()) for column in zip(*told, strict=True)]
+        columns.append(pa.nulls(len(told), pa.float64()))
         yield pa.RecordBatch.from_arrays(columns, schema=shape)
 
 
 def with_outcome(schema: pa.Schema) -> pa.Schema:
     """Return the schema of results and dead letters together; results may be null where a record has died."""
     fields = [pa.field(one.name, one.type) for one in schema]
-    return pa.schema([*fields, *(pa.field(name, pa.string()) for name in (OUTCOME, RECORD, ERROR))])
+    texts = (pa.field(name, pa.string()) for name in (OUTCOME, RECORD, ERROR))
+    return pa.schema([*fields, *texts, pa.field(ENTERED, pa.float64())])
 
 
 @contextmanager

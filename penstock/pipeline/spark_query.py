@@ -10,7 +10,6 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -25,14 +24,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from penstock.errors import ActionFailed, BadInput
+from penstock.pipeline.batches import sum_up_batch
 from penstock.pipeline.board import Board
 from penstock.pipeline.definition import Function, Pipeline, Takes
 from penstock.pipeline.mending import Mending
-from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor
+from penstock.pipeline.monitor import Monitor
 from penstock.pipeline.serving import DEAD, ERROR, OUTCOME, RECORD, SERVED, KeyedServer, Server
 from penstock.pipeline.spark_schemas import check_result
 from penstock.pipeline.spark_topics import Written, publish, read_topic
 from penstock.pipeline.spark_worker import Work, WorkParam, make_batch_call, make_keyed_call
+from penstock.pipeline.timestamps import ARRIVED, ENTERED
 from penstock.pipeline.topics import Location
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 _STOP_SECONDS = 15.0
 _IDLE_CHECKS = 3
 
-_OUTCOME_DDL = f"{OUTCOME} string, {RECORD} string, {ERROR} string"
+_OUTCOME_DDL = f"{OUTCOME} string, {RECORD} string, {ERROR} string, {ENTERED} double"
 _OBSERVED_SECONDS = 2.0
 _SIGNS_OF_TROUBLE = (
     "cancelled", "ExecutorLostFailure", "FetchFailed", "InterruptedException", "SparkContext was shut down",
@@ -202,10 +203,8 @@ class FunctionQuery:
         try:
             self._work.value = {}
             self._perform(batch, batch_id, parallelism)
-            reported = sorted(self._work.value.items())
-            work = tuple(InstanceWork(number, *figures) for number, figures in reported)
             self._monitor.take_in(
-                BatchDone(self.function.name, batch_id, start, time.time(), parallelism, work)
+                sum_up_batch(self.function.name, batch_id, start, time.time(), parallelism, self._work.value)
             )
             self.mending.note_batch()
             self._trouble = None
@@ -231,7 +230,7 @@ class FunctionQuery:
         if takes is Takes.KEYED:
             publish(self._spark, batch, target)
         elif takes is Takes.DATAFRAME:
-            self._transform(self._spread(batch, parallelism), replace(target, observed=True), parallelism)
+            self._transform(batch, replace(target, observed=True), parallelism)
         else:
             schema = self._arrow()
             server = Server(
@@ -259,38 +258,42 @@ class FunctionQuery:
         return spread.sortWithinPartitions(function.order) if function.order else spread
 
     def _transform(self, batch: DataFrame, target: Written, parallelism: int) -> None:
-        """Call a DataFrame function, which knows no single records: where it fails, its batch is dead."""
-        start, read, written = time.time(), Observation(), Observation()
-        seen = batch.observe(read, sf.count(sf.lit(1)).alias("records"))
+        """Call a DataFrame function, which knows no single records: where it fails, its batch is dead.
+
+        Its results go on with the moment at which the mean record of the batch entered the pipeline.
+        """
+        sums = [sf.sum(sf.col(name)).alias(name) for name in (ENTERED, ARRIVED)]
+        (told,) = batch.agg(sf.count(sf.lit(1)).alias("records"), *sums).collect()
+        start, written = time.time(), Observation()
+        read, moments = float(told["records"]), [told[ENTERED] or 0.0, told[ARRIVED] or 0.0]
+        records = self._spread(batch, parallelism).drop(ENTERED, ARRIVED)
         try:
-            result = self.function.call(seen)
-            if result is None and self.function.writes is None:
-                figures = _await_count(read, batch.count), 0.0, 0.0  # it has written its records itself
-            else:
-                declared = self._as_declared(result)
-                counted = declared.observe(written, sf.count(sf.lit(1)).alias("records"))
-                publish(self._spark, counted, target)
-                figures = _await_count(read, batch.count), _await_count(written, lambda: 0), 0.0
+            result = self.function.call(records)
+            figures = read, 0.0, 0.0
+            if result is not None or self.function.writes is not None:
+                declared = self._as_declared(result, moments[0] / read if read else None)
+                publish(self._spark, declared.observe(written, sf.count(sf.lit(1)).alias("records")), target)
+                figures = read, _await_count(written), 0.0
         except BadInput as problem:
             raise ActionFailed(f"WrongSchema: {problem}") from problem
         except Exception as problem:
             if self._stopping or not blames_records(problem):
                 raise
             log.warning("%s: a batch of %s is dead: %s", self._pipeline.name, self.function.name, problem)
-            dead = batch.count()
-            publish(self._spark, self._all_dead(batch, problem), target)
-            figures = float(dead), 0.0, float(dead)
+            publish(self._spark, self._all_dead(records, problem), target)
+            figures = read, 0.0, read
         took = time.time() - start
-        share = [figure / parallelism for figure in figures]
-        self._work.value = {number: [*share, took] for number in range(parallelism)}
+        share = [figure / parallelism for figure in (*figures, took * parallelism, *moments)]
+        self._work.value = dict.fromkeys(range(parallelism), share)
 
-    def _as_declared(self, result: Any) -> DataFrame:
+    def _as_declared(self, result: Any, entered: float | None) -> DataFrame:
         """Return the columns of the topic, in its types; BadInput names the function and the column."""
         schema, name = self._schema(), self.function.name
         if not isinstance(result, DataFrame):
             raise BadInput(f"function {name!r} returned {type(result).__name__}, not a DataFrame")
         marks = [
-            sf.lit(SERVED).alias(OUTCOME), *(sf.lit(None).cast("string").alias(n) for n in (RECORD, ERROR))
+            sf.lit(SERVED).alias(OUTCOME), *(sf.lit(None).cast("string").alias(n) for n in (RECORD, ERROR)),
+            sf.lit(entered).cast("double").alias(ENTERED),
         ]  # fmt: skip
         if schema is None:
             return result.select(*marks)
@@ -302,16 +305,17 @@ class FunctionQuery:
         nothing = [sf.lit(None).cast(f.dataType).alias(f.name) for f in (schema.fields if schema else [])]
         error = f"{type(problem).__name__}: {problem}"[:2000]
         record = sf.to_json(sf.struct("*")).alias(RECORD)
-        return batch.select(*nothing, sf.lit(DEAD).alias(OUTCOME), record, sf.lit(error).alias(ERROR))
+        moment = sf.lit(None).cast("double").alias(ENTERED)
+        return batch.select(*nothing, sf.lit(DEAD).alias(OUTCOME), record, sf.lit(error).alias(ERROR), moment)
 
 
-def _await_count(observation: Observation, otherwise: Callable[[], int]) -> float:
-    """Return records counted on the way; a function that does not use its batch leaves none."""
+def _await_count(observation: Observation) -> float:
+    """Return records counted on the way to their topic; none where nothing was written."""
     told: Any = observation._jo
     deadline = time.monotonic() + _OBSERVED_SECONDS
     while not told.future().isCompleted():
         if time.monotonic() > deadline:
-            return float(otherwise())
+            return 0.0
         time.sleep(0.01)
     return float(observation.get["records"])
 

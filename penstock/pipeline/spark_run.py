@@ -117,7 +117,8 @@ def begin_term(work: Undertaking) -> Term:
     fixed = frozenset(name for name, (least, most) in limits.items() if least == most)
     memory = SizeMemory(work.journal, work.keeper.leadership.name)
     board, layout = _make_board(work, limits, fixed, memory), pipeline.layout(fixed)
-    monitor = Monitor(pipeline.name, layout)
+    own = {name: work.period for name, one in pipeline.functions.items() if one.takes is not Takes.QUERY}
+    monitor = Monitor(pipeline.name, layout, own)
     queries = _start_queries(work, layout, board, monitor)
     try:
         spreader = _make_spreader(work, mover, board, monitor, queries) if mover is not None else None

@@ -22,6 +22,7 @@ from pyspark.sql.types import NullType, StructType
 from penstock.errors import BadInput
 from penstock.pipeline.definition import Function, Pipeline, Takes
 from penstock.pipeline.serving import ERROR, OUTCOME, RECORD, as_table, time_limit
+from penstock.pipeline.timestamps import ARRIVED, ENTERED
 from penstock.pipeline.topics import Files, Stream, files
 
 log = logging.getLogger(__name__)
@@ -133,7 +134,9 @@ class SparkLooker:
         """Return what is in a directory of Parquet files; None if there are none."""
         try:
             frame = self._spark.read.option("recursiveFileLookup", "true").parquet(directory)
-            frame = frame.drop(OUTCOME, RECORD, ERROR)  # files of a function have these beside its columns
+            frame = frame.drop(
+                OUTCOME, RECORD, ERROR, ENTERED
+            )  # files of a function have these beside its columns
             return Found(write_schema(frame.schema), frame.limit(SAMPLE_RECORDS).toArrow())
         except PySparkException as problem:
             log.info("nothing can be told of %s: %s", directory, str(problem).partition("\n")[0])
@@ -161,6 +164,7 @@ def check_all(pipeline: Pipeline, spark: SparkSession) -> None:
         for name, topic in pipeline.topics.items()
         if topic.schema is not None
     }
+    check_reserved(pipeline.name, schemas)
     for function in pipeline.functions.values():
         if function.state is not None:
             parse_schema(spark, f"{pipeline.name}: the state of function {function.name!r}", function.state)
@@ -174,6 +178,14 @@ def parse_schema(spark: SparkSession, what: str, schema: str) -> StructType:
     except (PySparkException, ValueError) as error:
         said = " ".join(str(error).split("== SQL")[0].split())
         raise BadInput(f"{what}: {schema!r} is no schema that Spark reads: {said[:200]}") from None
+
+
+def check_reserved(pipeline: str, schemas: Schemas) -> None:
+    """Check that no topic has a column of the names under which moments travel with records."""
+    for topic, schema in schemas.items():
+        taken = [name for name in schema.names if name.lower() in (ENTERED, ARRIVED)]
+        if taken:
+            raise BadInput(f"{pipeline}: topic {topic!r} has a column {taken[0]!r}; choose another name")
 
 
 def check_columns(pipeline: str, function: Function, schemas: Schemas) -> None:

@@ -23,9 +23,10 @@ from penstock.observe.sources.files import FileTrack
 from penstock.observe.sources.spark_files import SparkFiles
 from penstock.observe.sources.tracking import Track, begin_track
 from penstock.observe.spark_status import RunningQuery, SparkStatus
+from penstock.pipeline.batches import BatchDone, InstanceWork
 from penstock.pipeline.board import Board, SizeMemory
 from penstock.pipeline.definition import Function, Pipeline
-from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor, Reading, Readings
+from penstock.pipeline.monitor import Monitor, Reading, Readings
 from penstock.pipeline.spark_query import FunctionQuery
 from penstock.pipeline.topics import Layout
 from penstock.runtime.loop import Cycle, Loop

@@ -4,6 +4,10 @@ File topics. The batch of a function is written beside the topics first, then it
 the topic: readers see all of a batch or nothing, and a batch whose directory is there already is left alone.
 So records go from topic to topic exactly once wherever a rename is atomic, as on local disks and HDFS.
 Kafka topics. Spark's sink writes at least once: a batch that is run again writes its records again.
+
+Each record comes with two moments, which `timestamps` explains. One without a moment of entry comes from
+outside, and enters when it came to its topic: as Kafka's timestamp, the file's last change or the source's
+own column says, else when it is read.
 """
 
 from __future__ import annotations
@@ -11,11 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.pipeline.definition import DEAD_LETTERS
 from penstock.pipeline.serving import DEAD, ERROR, OUTCOME, RECORD, SERVED
+from penstock.pipeline.timestamps import ARRIVED, ENTERED, ENTERED_HEADER
 from penstock.pipeline.topics import Files, Kafka, Location, Stream, Topic
 
 KEY_SEPARATOR = "\u0001"
@@ -30,28 +36,57 @@ what its tasks answer. So it is used only where something is observed.
 """
 
 
+_STAMPED = ("kafka", "rate", "rate-micro-batch")
+"""Sources whose column `timestamp` says when a record came."""
+
+
 def read_topic(spark: SparkSession, topic: Topic, place: Location) -> DataFrame:
-    """Return the records of a topic as a streaming DataFrame."""
+    """Return the records of a topic as a streaming DataFrame, each with its moments."""
     if isinstance(place, Stream):
-        return spark.readStream.format(place.form).options(**dict(place.options)).load()
+        return _from_stream(spark.readStream.format(place.form).options(**dict(place.options)).load(), place)
     assert topic.schema is not None
     if isinstance(place, Kafka):
         return _from_kafka(spark, topic.name, topic.schema, place)
     directory = f"{place.root}/{topic.name}"
     FileSystem(spark, directory).make(directory)
-    reader = spark.readStream.schema(topic.schema).option("recursiveFileLookup", "true")
+    reader = spark.readStream.schema(f"{topic.schema}, {ENTERED} timestamp")
+    reader = reader.option("recursiveFileLookup", "true")
     if place.files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", place.files_per_batch)
-    return reader.parquet(directory)
+    changed = _seconds(sf.col("_metadata.file_modification_time"))
+    return _add_moments(reader.parquet(directory), changed, _seconds(sf.col(ENTERED)))
+
+
+def _from_stream(records: DataFrame, place: Stream) -> DataFrame:
+    if place.form in _STAMPED:
+        return _add_moments(records, _seconds(sf.col("timestamp")))
+    try:
+        return _add_moments(records, _seconds(sf.col("_metadata.file_modification_time")))
+    except AnalysisException:
+        return _add_moments(records, _seconds(sf.current_timestamp()))
 
 
 def _from_kafka(spark: SparkSession, name: str, schema: str, place: Kafka) -> DataFrame:
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", place.servers)
     reader = reader.option("subscribe", place.prefix + name).option("startingOffsets", "earliest")
+    reader = reader.option("includeHeaders", "true")
     if place.records_per_batch is not None:
         reader = reader.option("maxOffsetsPerTrigger", place.records_per_batch)
+    own = sf.filter("headers", lambda header: header["key"] == ENTERED_HEADER)
+    entered = sf.get(own, sf.lit(0))["value"].cast("string").try_cast("bigint") / 1000
+    stamped = _add_moments(reader.load(), _seconds(sf.col("timestamp")), entered)
     value = sf.from_json(sf.col("value").cast("string"), schema).alias("record")
-    return reader.load().select(value).select("record.*")
+    return stamped.select(value, ENTERED, ARRIVED).select("record.*", ENTERED, ARRIVED)
+
+
+def _add_moments(records: DataFrame, arrived: Column, entered: Column | None = None) -> DataFrame:
+    columns = [sf.col(f"`{name}`") for name in records.columns if name != ENTERED]
+    first = arrived if entered is None else sf.coalesce(entered, arrived)
+    return records.select(*columns, first.alias(ENTERED), arrived.alias(ARRIVED))
+
+
+def _seconds(moment: Column) -> Column:
+    return sf.unix_micros(moment) / 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +116,8 @@ def publish(spark: SparkSession, outcome: DataFrame, target: Written) -> None:
 def _to_files(spark: SparkSession, outcome: DataFrame, target: Written, root: str) -> None:
     staged = f"{root}/_penstock/{target.batch}.{target.run}"
     system = FileSystem(spark, staged)
-    outcome.write.mode("overwrite").partitionBy(OUTCOME).parquet(staged)
+    stamped = outcome.withColumn(ENTERED, sf.timestamp_micros(_count(ENTERED, 1e6)))
+    stamped.write.mode("overwrite").partitionBy(OUTCOME).parquet(staged)
     dead = DEAD_LETTERS.format(target.function)
     # dead letters first: the served records are what a batch that is run again looks for
     system.move(f"{staged}/{OUTCOME}={DEAD}", f"{root}/{dead}", target.batch)
@@ -90,8 +126,14 @@ def _to_files(spark: SparkSession, outcome: DataFrame, target: Written, root: st
     system.remove_all(f"{root}/_penstock/{target.batch}.*")  # also what a run that died has left of it
 
 
+def _count(column: str, per_second: float) -> Column:
+    """Return a moment in whole units of time; null where pandas made it NaN, as for dead letters."""
+    moment = sf.col(column)
+    return sf.when(~sf.isnan(moment), sf.round(moment * per_second).cast("bigint"))
+
+
 def _to_kafka(outcome: DataFrame, target: Written, place: Kafka) -> None:
-    hidden = (OUTCOME, RECORD, ERROR)
+    hidden = (OUTCOME, RECORD, ERROR, ENTERED)
     columns = [name for name in outcome.columns if name not in hidden]
     is_dead = sf.col(OUTCOME) == DEAD
     letter = sf.to_json(
@@ -108,12 +150,18 @@ def _to_kafka(outcome: DataFrame, target: Written, place: Kafka) -> None:
     keys = [sf.col(name).cast("string") for name in target.key if name in columns]
     key = sf.when(~is_dead, sf.concat_ws(KEY_SEPARATOR, *keys)) if keys else sf.lit(None).cast("string")
     rows = outcome if target.topic is not None else outcome.where(is_dead)
-    rows = rows.select(
-        topic.alias("topic"), key.alias("key"), sf.when(is_dead, letter).otherwise(served).alias("value")
-    )
+    value = sf.when(is_dead, letter).otherwise(served).alias("value")
+    rows = rows.select(topic.alias("topic"), key.alias("key"), value, _make_headers().alias("headers"))
     if target.observed:
         rows.sparkSession.conf.set(*_OLDER_WAYS)
     rows.write.format("kafka").option("kafka.bootstrap.servers", place.servers).mode("append").save()
+
+
+def _make_headers() -> Column:
+    """Return the headers of a record: the moment at which it entered, where it has one."""
+    entered = _count(ENTERED, 1e3)
+    name, value = sf.lit(ENTERED_HEADER).alias("key"), entered.cast("string").cast("binary").alias("value")
+    return sf.when(entered.isNotNull(), sf.array(sf.struct(name, value)))
 
 
 def dead_letters(spark: SparkSession, place: Files, function: str) -> DataFrame:

@@ -13,10 +13,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
-from penstock.pipeline.serving import KeyedServer, Server, mark_outcomes, with_outcome
+from penstock.pipeline.serving import KeyedServer, Served, Server, mark_outcomes, with_outcome
+from penstock.pipeline.timestamps import Moments, split_batch, split_frame
 
 Work = dict[int, list[float]]
-"""Instance → records in, records out, dead letters, useful seconds."""
+"""Instance → records in, records out, dead letters, useful seconds, sums of moments entered and arrived."""
+NOTHING = (0.0,) * 6
+Clock = Callable[[], float]
 
 
 class WorkParam(AccumulatorParam[Work]):
@@ -29,31 +32,36 @@ class WorkParam(AccumulatorParam[Work]):
     def addInPlace(self, value1: Work, value2: Work) -> Work:  # noqa: N802
         """Add up by instance."""
         for instance, figures in value2.items():
-            own = value1.setdefault(instance, [0.0, 0.0, 0.0, 0.0])
+            own = value1.setdefault(instance, list(NOTHING))
             value1[instance] = [a + b for a, b in zip(own, figures, strict=True)]
         return value1
 
 
 def make_batch_call(
-    server: Server, schema: pa.Schema, work: Accumulator[Work]
+    server: Server, schema: pa.Schema, work: Accumulator[Work], clock: Clock = time.monotonic
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function as `mapInArrow` calls it: one instance, one partition."""
+    """Make the function as `mapInArrow` calls it: one instance, one partition.
+
+    Time counts as useful from the moment at which some records are there until their results are ready:
+    neither the wait for the next records nor that for the reader of the results.
+    """
 
     def serve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begun, read, written, dead = time.monotonic(), 0, 0, 0
+        total: Work = {_instance(): list(NOTHING)}
         for batch in batches:
-            served = server.serve(batch)
-            read += len(batch)
-            written += sum(len(table) for table in served.tables)
-            dead += len(served.dead)
-            yield from mark_outcomes(served, schema)
-        work.add({_instance(): [read, written, dead, time.monotonic() - begun]})
+            begun = clock()
+            records, moments = split_batch(batch)
+            served = server.serve(records)
+            results = list(mark_outcomes(served, schema, moments.entered))
+            WorkParam().addInPlace(total, _account(moments, served, clock() - begun))
+            yield from results
+        work.add(total)
 
     return serve
 
 
 def make_keyed_call(
-    server: KeyedServer, work: Accumulator[Work], order: str | None = None
+    server: KeyedServer, work: Accumulator[Work], order: str | None = None, clock: Clock = time.monotonic
 ) -> Callable[..., Iterator[Any]]:
     """Make the function as `applyInPandasWithState` calls it: one key, its records by the column `order`."""
     schema = server.schema if server.schema is not None else pa.schema([])
@@ -61,8 +69,9 @@ def make_keyed_call(
     def serve(key: tuple[Any, ...], frames: Iterator[Any], state: Any) -> Iterator[Any]:
         import pandas as pd
 
-        begun = time.monotonic()
-        frame = pd.concat(list(frames), ignore_index=True)
+        read = list(frames)
+        begun = clock()
+        frame, moments = split_frame(pd.concat(read, ignore_index=True))
         frame = frame.sort_values(order, kind="stable", ignore_index=True) if order else frame
         served, after = server.serve(key, frame, tuple(state.get) if state.exists else None)
         if after is not None:
@@ -70,12 +79,18 @@ def make_keyed_call(
         elif state.exists:
             state.remove()
         empty = pa.Table.from_batches([], schema=with_outcome(schema))
-        tables = [pa.Table.from_batches([one]) for one in mark_outcomes(served, schema)]
-        yield pa.concat_tables([empty, *tables]).to_pandas()
-        written = sum(len(table) for table in served.tables)
-        work.add({_instance(): [len(frame), written, len(served.dead), time.monotonic() - begun]})
+        tables = [pa.Table.from_batches([one]) for one in mark_outcomes(served, schema, moments.entered)]
+        results = pa.concat_tables([empty, *tables]).to_pandas()
+        work.add(_account(moments, served, clock() - begun))
+        yield results
 
     return serve
+
+
+def _account(moments: Moments, served: Served, useful_seconds: float) -> Work:
+    written = sum(len(table) for table in served.tables)
+    figures = [moments.records, written, len(served.dead), useful_seconds]
+    return {_instance(): [*figures, moments.entered_sum, moments.arrived_sum]}
 
 
 def _instance() -> int:

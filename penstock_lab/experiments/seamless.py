@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from penstock.pipeline import Pipeline, files, stream
+from penstock.pipeline.batches import BatchDone
 from penstock.pipeline.handle import PipelineHandle
-from penstock.pipeline.monitor import BatchDone
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row, summarise_rows, tell_row
 from penstock_lab.experiments.word_count_functions import pace_call
 from penstock_lab.ground.spark_cluster import ClusterShape, cluster, scratch_directory

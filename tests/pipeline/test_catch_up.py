@@ -18,7 +18,8 @@ from penstock.decide.goals import Goals
 from penstock.decide.policy import Scale
 from penstock.decide.queueing.queues import read_loads
 from penstock.pipeline import Pipeline, files
-from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor, Reading
+from penstock.pipeline.batches import BatchDone, InstanceWork
+from penstock.pipeline.monitor import Monitor, Reading
 from penstock.settings.model import Settings
 from tests.decide.built import built
 from tests.pipeline.test_monitor import SETTINGS

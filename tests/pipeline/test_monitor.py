@@ -8,7 +8,8 @@ from penstock.dataflow.rates import measure_rates
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import OperatorWindow
 from penstock.decide.readings import UnitReader
-from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor, Reading
+from penstock.pipeline.batches import BatchDone, InstanceWork
+from penstock.pipeline.monitor import Monitor, Reading
 from penstock.pipeline.spark_query import blames_records
 from penstock.pipeline.spark_term import parse_batch
 from penstock.settings.model import Settings

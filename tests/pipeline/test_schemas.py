@@ -11,7 +11,14 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructType
 
 from penstock.errors import BadInput
 from penstock.pipeline import Pipeline, files, kafka
-from penstock.pipeline.spark_schemas import Found, check_columns, check_result, check_start, complete
+from penstock.pipeline.spark_schemas import (
+    Found,
+    check_columns,
+    check_reserved,
+    check_result,
+    check_start,
+    complete,
+)
 
 SOME = pa.table({"number": [1, 2], "pixels": [b"a", b"bc"]})
 IMAGES = Found("`number` bigint, `pixels` binary", SOME)
@@ -154,6 +161,13 @@ SCHEMAS = {
 
 def function(**options):
     return Pipeline("p", topics=files("t")).add(len, name="f", **options)
+
+
+def test_a_column_of_the_name_under_which_moments_travel_is_refused():
+    check_reserved("p", SCHEMAS)
+    taken = StructType().add("number", LongType()).add("Penstock_Entered", StringType())
+    with pytest.raises(BadInput, match="p: topic 'd' has a column 'Penstock_Entered'; choose another name"):
+        check_reserved("p", {**SCHEMAS, "d": taken})
 
 
 def test_columns_that_are_there_are_fine_whatever_their_order():

@@ -22,6 +22,7 @@ from penstock.pipeline.serving import (
     WrongSchema,
     mark_outcomes,
 )
+from penstock.pipeline.timestamps import ENTERED
 
 SCHEMA = pa.schema([("number", pa.int64()), ("half", pa.float64())])
 
@@ -51,9 +52,10 @@ def test_every_record_is_served_once_or_becomes_a_dead_letter_with_its_exception
 
 
 def test_results_and_dead_letters_come_in_one_shape():
-    (good, bad) = mark_outcomes(server().serve(batch([4, -1])), SCHEMA)
+    (good, bad) = mark_outcomes(server().serve(batch([4, -1])), SCHEMA, entered=5.0)
     assert good.schema == bad.schema
-    assert good.to_pylist() == [{"number": 4, "half": 2.0, OUTCOME: SERVED, RECORD: None, ERROR: None}]
+    texts = {OUTCOME: SERVED, RECORD: None, ERROR: None}
+    assert good.to_pylist() == [{"number": 4, "half": 2.0, **texts, ENTERED: 5.0}]
     assert bad.to_pylist()[0][OUTCOME] == DEAD
     assert bad.to_pylist()[0][RECORD] == '{"number": -1}'
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from math import nan
 
 from penstock.decide.limits import WithinLimits
 from penstock.decide.manager.manager import ScalingManager
 from penstock.decide.registry import policy_entry
 from penstock.pipeline import Pipeline, files
 from penstock.pipeline.actuator import BoardActuator
+from penstock.pipeline.batches import BatchDone, InstanceWork
 from penstock.pipeline.board import Board
-from penstock.pipeline.monitor import BatchDone, InstanceWork, Monitor, Reading
+from penstock.pipeline.monitor import Monitor, Reading
 from penstock.runtime.loop import Loop, LoopSettings
 from penstock.runtime.ports import Ports
 from penstock.settings.model import Settings
@@ -34,11 +37,35 @@ def word_count(most=40):
     return pipeline
 
 
+class Ages:
+    """What waits, oldest first: records, when they arrived, and when they entered the pipeline."""
+
+    def __init__(self):
+        self.parts = deque()
+
+    def add(self, records, arrived, entered):
+        self.parts.append((records, arrived, entered))
+
+    def take(self, records):
+        """Take the oldest away, and return when the mean of them arrived and entered."""
+        taken = []
+        while self.parts and records > 1e-6:
+            held, arrived, entered = self.parts.popleft()
+            part = min(held, records)
+            taken.append((part, arrived, entered))
+            records -= part
+            if held > part:
+                self.parts.appendleft((held - part, arrived, entered))
+        total = sum(part for part, _, _ in taken)
+        return tuple(sum(one[0] * one[n] for one in taken) / total for n in (1, 2)) if total else (nan, nan)
+
+
 @dataclass
 class VirtualPipeline:
     """Every five seconds each function serves what waits, or as much as its instances can.
 
-    `hot` is the share of the words that are one word, which one instance of count has to serve.
+    Records are known to the five seconds in which they came, first come, first served. `hot` is the share of
+    the words that are one word, which one instance of count has to serve.
     """
 
     settings: Settings
@@ -46,6 +73,7 @@ class VirtualPipeline:
     hot: float = 0.0
     now: float = 0.0
     waiting: dict[str, float] = field(default_factory=lambda: {"split": 0.0, "count": 0.0})
+    ages: dict[str, Ages] = field(default_factory=lambda: {"split": Ages(), "count": Ages()})
 
     def __post_init__(self):
         layout = word_count().layout()
@@ -67,20 +95,26 @@ class VirtualPipeline:
     def pass_batch(self):
         self.now += BATCH_SECONDS
         self.waiting["split"] += self.rate * BATCH_SECONDS
+        middle = self.now - 1.5 * BATCH_SECONDS  # batches begin with the records of the five seconds before
+        self.ages["split"].add(self.rate * BATCH_SECONDS, middle, middle)
         for name in ("split", "count"):
             held = self.board.begin_batch(name)
             hot = self.hot if name == "count" else 0.0
             shares = [(1 - hot) / held + hot * (n == 0) for n in range(held)]
             served = min(self.waiting[name], BATCH_SECONDS / COSTS[name] / max(shares))
             self.waiting[name] -= served
+            arrived, entered = self.ages[name].take(served)
             if name == "split":
                 self.waiting["count"] += served * WORDS
+                self.ages["count"].add(served * WORDS, self.now, entered)
             work = tuple(
                 InstanceWork(n, served * share, served * share * SELECTIVITY[name], 0.0,
                              served * share * COSTS[name])
                 for n, share in enumerate(shares)
             )  # fmt: skip
-            self.monitor.take_in(BatchDone(name, int(self.now), self.now - 5, self.now, held, work))
+            self.monitor.take_in(
+                BatchDone(name, int(self.now), self.now - 5, self.now, held, work, entered, arrived)
+            )
             self.board.end_batch(name)
 
     def run(self, seconds):

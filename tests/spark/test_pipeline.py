@@ -1,6 +1,7 @@
 """Pipelines on a real cluster: the same results as one batch job, whatever happens to the parallelism."""
 
 import json
+import os
 import random
 import time
 
@@ -14,8 +15,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import functions as sf
 
 from penstock.errors import ActionFailed
-from penstock.pipeline import Pipeline, files, kafka
-from penstock.pipeline.spark_topics import Written, dead_letters, publish
+from penstock.pipeline import Pipeline, files, kafka, stream
+from penstock.pipeline.spark_topics import Written, dead_letters, publish, read_topic
+from penstock.pipeline.timestamps import ARRIVED, ENTERED
+from penstock.pipeline.topics import Topic
 from penstock.runtime.control import find_running
 from penstock_lab.ground.kafka_broker import connector_jars, kafka_broker
 from tests.waiting import wait_for
@@ -172,6 +175,10 @@ def test_results_equal_one_batch_job_while_parallelism_changes_and_the_pipeline_
     assert sorted(value for (value,) in rows(topic(spark, root, "halves").select("half"))) == [
         number / 2 for number in range(RECORDS)
     ]
+    came = [file.stat().st_mtime for file in (root / "numbers").iterdir()]
+    for name in ("squares", "odds", "totals"):
+        entered = [row[0] for row in topic(spark, root, name).select(sf.unix_millis(ENTERED)).collect()]
+        assert min(came) - 1 <= min(entered) / 1000 <= max(entered) / 1000 <= max(came) + 1, name
     sizes = {len(list(one.glob("*.parquet"))) for one in (root / "squares").iterdir()}
     assert len(sizes) > 1 and sizes <= set(range(1, 6)), sizes
     assert [one.query.runId for one in again.queries.values()] == runs
@@ -193,8 +200,9 @@ def final_totals(root):
 
 def test_a_batch_that_is_run_again_is_published_once(spark, tmp_path):
     frame = spark.createDataFrame(
-        [(1, "served", None, None), (None, "dead", "{}", "ValueError: no")],
-        "number bigint, penstock_outcome string, penstock_record string, penstock_error string",
+        [(1, "served", None, None, 5.0), (None, "dead", "{}", "ValueError: no", None)],
+        "number bigint, penstock_outcome string, penstock_record string, penstock_error string, "
+        "penstock_entered double",
     )
     place = files(str(tmp_path))
     for _ in range(2):
@@ -203,6 +211,21 @@ def test_a_batch_that_is_run_again_is_published_once(spark, tmp_path):
     assert topic(spark, tmp_path, "out").count() == 2
     assert rows(dead_letters(spark, place, "f")) == [("{}", "ValueError: no")] * 2
     assert not list((tmp_path / "_penstock").iterdir())
+
+
+def test_records_of_any_source_have_moments_those_of_files_when_these_were_changed(spark, tmp_path):
+    place = tmp_path / "lines"
+    place.mkdir()
+    (place / "one.txt").write_text("first\nsecond\n")
+    changed = 1_700_000_000.25
+    os.utime(place / "one.txt", (changed, changed))
+    lines = read_topic(spark, Topic("lines"), stream("text", path=place))
+    writer = lines.writeStream.format("memory").queryName("lines").trigger(availableNow=True)
+    assert writer.option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination(120)
+    assert rows(spark.table("lines")) == [("first", changed, changed), ("second", changed, changed)]
+    for other in (stream("rate"), stream("socket", host="localhost", port=9)):
+        read_from = read_topic(spark, Topic("other"), other)
+        assert read_from.columns[-2:] == [ENTERED, ARRIVED] and "_metadata" not in read_from.columns
 
 
 def test_a_wrong_schema_stops_its_function_alone_and_names_function_and_column(spark, root):
@@ -277,6 +300,14 @@ def values(spark, address, name):
     return [json.loads(row[0]) for row in reader.option("subscribe", name).load().select("value").collect()]
 
 
+def entered_by_header(spark, address, name):
+    """The moments that records of a topic carry, and those at which Kafka got them."""
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", address)
+    rows = reader.option("subscribe", name).option("includeHeaders", "true").load().collect()
+    carried = [int(header["value"]) for row in rows for header in row["headers"] or ()]
+    return carried, [row["timestamp"].timestamp() * 1000 for row in rows]
+
+
 def test_the_same_on_kafka_topics_with_dead_letters_and_changing_parallelism(spark, tmp_path):
     for jar in connector_jars():
         spark.sql(f"ADD JAR '{jar}'")
@@ -293,3 +324,7 @@ def test_the_same_on_kafka_topics_with_dead_letters_and_changing_parallelism(spa
         assert set(dead) == {77, 300} and dead[77]["function"] == "double"
         assert dead[77]["error"] == "ValueError: seventy-seven"
         assert dead[300]["error"] == "TimeoutError: the call took longer than 0.5 s"
+        _, sent = entered_by_header(spark, address, "events")
+        carried, written = entered_by_header(spark, address, "texts")
+        assert len(carried) == len(written) == 598
+        assert min(sent) - 1 <= min(carried) <= max(carried) <= max(sent) + 1 < min(written)

@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.dataflow.graph import LogicalGraph
-from penstock.decide.queueing.queues import least_stable_servers, response_seconds, utilisation
+from penstock.dataflow.window import OperatorBatches
+from penstock.decide.queueing.queues import (
+    batched_response_seconds,
+    least_stable_servers,
+    response_seconds,
+    utilisation,
+)
 
 Pick = Callable[[Iterable[float]], float]
 
@@ -27,7 +33,11 @@ WORTHLESS = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """One operator as a GI/G/k queue: rates per second, squared variations, and how far it may be scaled."""
+    """One operator as a GI/G/k queue: rates per second, squared variations, and how far it may be scaled.
+
+    Where it reads in `batches`, these say how long its records take. `correction` is by how much that was
+    seen to differ, in seconds.
+    """
 
     name: str
     instances: int
@@ -38,11 +48,16 @@ class Queue:
     least: int
     most: int
     most_load: float
+    batches: OperatorBatches | None = None
+    correction: float = 0.0
 
     def seconds(self, instances: int) -> float:
         """Return the response time (equation 3), infinite where the load exceeds `most_load`."""
-        if utilisation(instances, self.arrival, self.service) > self.most_load * SLACK:
+        load = utilisation(instances, self.arrival, self.service)
+        if load > self.most_load * SLACK:
             return math.inf
+        if self.batches is not None:
+            return self._correct(time_in_batches(load, self.batches))
         variations = self.arrival_variation, self.service_variation
         return response_seconds(instances, self.arrival, self.service, *variations)
 
@@ -50,6 +65,24 @@ class Queue:
     def held_seconds(self) -> float:
         """The response time with the instances held, whatever headroom they leave."""
         return replace(self, most_load=1.0).seconds(self.instances)
+
+    @property
+    def least_seconds(self) -> float:
+        """The response time without any load on an instance, which no number of them shortens."""
+        if self.batches is None:
+            return 1 / self.service
+        return self._correct(time_in_batches(0.0, self.batches))
+
+    def _correct(self, seconds: float) -> float:
+        return max(0.0, seconds + self.correction)
+
+    def judge_by(self, target: float) -> float:
+        """Return the time of which a gain has to be a share: with batches, none that no size can reach.
+
+        What a batch has of work falls with 1/k only: at a share of a target far below what can be reached,
+        instances would be added long after they cease to help.
+        """
+        return target if self.batches is None else max(target, self.least_seconds)
 
     def stable(self) -> int:
         """Return the fewest instances that carry the arrivals, within the limits."""
@@ -69,6 +102,11 @@ class SizePlan:
     path: tuple[str, ...]
     limits: tuple[str, ...]
     held_suffices: bool
+
+
+def time_in_batches(load: float, batches: OperatorBatches) -> float:
+    """Return the response time that batches of this kind have at a load."""
+    return batched_response_seconds(load, batches.trigger_seconds, batches.fixed_seconds)
 
 
 def plan_operator(queue: Queue, target: float) -> int:
@@ -114,7 +152,7 @@ def judge_sizes(
 def _try_counts(queue: Queue, target: float) -> Iterator[int]:
     """Yield the counts worth trying: from the fewest that carry the load until service alone is left."""
     count = queue.stable()
-    while count < queue.most and _gain(queue, count) > WORTHWHILE * target:
+    while count < queue.most and _gain(queue, count) > WORTHWHILE * queue.judge_by(target):
         yield count
         count += 1
     yield count
@@ -209,7 +247,8 @@ class _SizeSearch:
         fewer = self.sizes[queue.name] - 1
         if fewer < queue.least:
             return False
-        return queue.seconds(fewer) - queue.seconds(fewer + 1) < WORTHLESS * self._target
+        gained = queue.seconds(fewer) - queue.seconds(fewer + 1)
+        return gained < WORTHLESS * queue.judge_by(self._target)
 
     def scale_in(self, share: float) -> None:
         """Take instances from the fastest operators of paths under α·R_max; all paths stay within R_max."""
@@ -232,19 +271,24 @@ class _SizeSearch:
         if full and not stuck:
             yield f"no more instances are allowed of {', '.join(full)}"
         if not stuck and not full:
-            service = sum(1 / self._queues[name].service for name in path)
-            yield f"more instances would hardly help: service alone takes {service:.3g} s"
+            least = sum(self._queues[name].least_seconds for name in path)
+            batched = any(self._queues[name].batches is not None for name in path)
+            what = (
+                "waiting for batches and their fixed costs alone take" if batched else "service alone takes"
+            )
+            yield f"more instances would hardly help: {what} {least:.3g} s"
         if self._given_back:
             yield f"instances that hardly help are given back: {', '.join(self._given_back)}"
 
     def _find_slowest(self, path: tuple[str, ...]) -> str | None:
         """Find the slowest operator that may grow and gains from it."""
         free = [name for name in path if self.sizes[name] < self._queues[name].most]
-        gaining = [
-            name for name in free if _gain(self._queues[name], self.sizes[name]) > WORTHWHILE * self._target
-        ]
+        gaining = [name for name in free if self._gains(self._queues[name])]
         seconds = self.seconds()
         return max(gaining, key=lambda name: seconds[name], default=None)
+
+    def _gains(self, queue: Queue) -> bool:
+        return _gain(queue, self.sizes[queue.name]) > WORTHWHILE * queue.judge_by(self._target)
 
     def _find_fastest(self, under: float, kept: set[str]) -> str | None:
         seconds = self.seconds()

@@ -6,18 +6,41 @@ Elastic Pulsar Functions (Auto-DaSP 2021), section 4.2.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import median
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, SlotWindow
 from penstock.decide.autrascale.search import ChangeBudget
 from penstock.decide.goals import Goals, SizeBounds
 from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
-from penstock.decide.queueing.plan import Queue, SizePlan, judge_sizes, plan_operator, plan_paths
-from penstock.decide.queueing.queues import QueryLoad, Station, Variation, list_services, read_loads
+from penstock.decide.queueing.plan import (
+    Queue,
+    SizePlan,
+    judge_sizes,
+    plan_operator,
+    plan_paths,
+    time_in_batches,
+)
+from penstock.decide.queueing.queues import (
+    QueryLoad,
+    Station,
+    Variation,
+    list_services,
+    read_loads,
+    utilisation,
+)
 from penstock.decide.queueing.settings import QueueingSettings
 from penstock.decide.queueing.slots import THROUGHPUT_SLOTS, QueueingSlots
 from penstock.decide.readings import scale_units
+
+KEPT_CORRECTIONS = 5
+"""Windows whose measured response times correct the model: enough against outliers, few enough to follow."""
+
+BEHIND = 2.0
+"""Times the response time of the model: with more to read than comes in that time it is not at rest."""
 
 
 class QueueingPolicy:
@@ -29,6 +52,7 @@ class QueueingPolicy:
         self._settings, self._bounds, self._goals = settings, bounds, goals
         self._slots = QueueingSlots(settings, bounds, goals)
         self._variations: dict[str, Variation] = {}
+        self._corrections: dict[str, Correction] = {}
         self._seen_until = -math.inf
         self._budget = LatencyBudget(settings.changes_per_hour)
 
@@ -61,6 +85,7 @@ class QueueingPolicy:
                 variation = self._variations.setdefault(station.name, Variation(self._settings.windows_kept))
                 services = list_services(load.graph, load.query.metrics, station.name)
                 variation.remember(station.fed, load.query.metrics.seconds, services)
+                self._corrections.setdefault(station.name, Correction()).remember(station)
 
     def _plan(self, load: QueryLoad) -> SizePlan:
         """Plan operators with a target of their own first; paths take them as they are.
@@ -96,6 +121,8 @@ class QueueingPolicy:
             most=fixed_at or self._bounds.most,
             # a load that nobody can change is taken as it is, as long as it is bearable
             most_load=self._goals.utilisation if station.scalable else 1.0,
+            batches=station.batches,
+            correction=self._corrections.get(station.name, Correction()).seconds,
         )
 
     def _make_proposal(
@@ -107,7 +134,7 @@ class QueueingPolicy:
         slowest = max(plans, key=lambda plan: plan.seconds)
         figures = _figures(loads, slowest, wanted)
         limits = [limit for plan in plans for limit in plan.limits]
-        told = [_describe_path(slowest, self._goals.latency_target), *limits]
+        told = [_describe_path(slowest, self._goals.latency_target), *_describe_measured(loads), *limits]
         if not changes:
             return Hold("; ".join(told), figures)
         listed = ", ".join(f"{name} {held[name]} → {size}" for name, size in changes.items())
@@ -147,6 +174,41 @@ def _describe_path(plan: SizePlan, target: float | None) -> str:
     if math.isinf(plan.seconds):
         return f"the path {along} does not keep up"
     return f"the slowest path, {along}, takes {plan.seconds:.3g} s{aim}"
+
+
+def _describe_measured(loads: tuple[QueryLoad, ...]) -> list[str]:
+    """Say what the latency is now, where it is measured batch by batch."""
+    seen = [load.query.latency_seconds for load in loads if load.query.batches]
+    known = [seconds for seconds in seen if seconds is not None]
+    return [f"measured now: {max(known):.3g} s"] if known else []
+
+
+@dataclass(slots=True)
+class Correction:
+    """How much longer the records of an operator took than the model of its batches says.
+
+    The median over recent windows: one window may have records in it that waited before a change.
+    """
+
+    _seen: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_CORRECTIONS))
+
+    def remember(self, station: Station) -> None:
+        """Take in one window; while a backlog is read, the age of its records says nothing of the size.
+
+        Then more waits, or batches take longer, than these should at their load.
+        """
+        batches = station.batches
+        if batches is None or batches.response_seconds is None:
+            return
+        told = time_in_batches(utilisation(station.instances, station.fed, station.service), batches)
+        behind = station.overdue > BEHIND * station.fed * told or batches.seconds > BEHIND * told
+        if math.isfinite(told) and not behind:
+            self._seen.append(batches.response_seconds - told)
+
+    @property
+    def seconds(self) -> float:
+        """What is added to the model; 0 until something was measured."""
+        return median(self._seen) if self._seen else 0.0
 
 
 class LatencyBudget:

@@ -21,7 +21,7 @@ from penstock.dataflow.metrics import MetricWindow
 from penstock.dataflow.propagation import propagate_targets, round_up
 from penstock.dataflow.rates import OperatorRates, measure_rates
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import OperatorQuery, OperatorWindow
+from penstock.dataflow.window import OperatorBatches, OperatorQuery, OperatorWindow
 from penstock.decide.ds2.policy import Inflow, find_inflow
 from penstock.decide.readings import (
     find_shared_operator,
@@ -92,6 +92,19 @@ def response_seconds(
     """Return the response time, one service and the wait before it (equation 3)."""
     waiting = waiting_seconds(servers, arrival, service, arrival_variation, service_variation)
     return 1 / service + waiting if service > 0 else math.inf
+
+
+def batched_response_seconds(load: float, trigger: float, fixed: float) -> float:
+    """Return the response time of an operator that reads its records in batches, one after the other.
+
+    A batch reads what came since the one before. Of a period T it takes b = fixed + ρT, and the next begins
+    when it has ended, at the earliest a trigger after it: T = max(trigger, fixed / (1 − ρ)). A record waits
+    T/2 on average for its batch, and then is in it.
+    """
+    if load >= 1:
+        return math.inf
+    period = max(trigger, fixed / (1 - load))
+    return period / 2 + fixed + load * period
 
 
 def erlang_c(servers: int, arrival: float, service: float) -> float:
@@ -181,7 +194,8 @@ class Station:
     """One operator as a queue; rates per second, `service` and `observed_service` of one instance.
 
     `arrival` is the rate that it is to serve. `fed` leaves out what it catches up with in a topic of its own,
-    which says nothing about the variation of its arrivals.
+    which says nothing about the variation of its arrivals. `batches` are those in which it reads, if it does,
+    and `overdue` are the records to catch up with.
     """
 
     name: str
@@ -191,6 +205,8 @@ class Station:
     service: float
     observed_service: float
     scalable: bool
+    batches: OperatorBatches | None = None
+    overdue: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,17 +257,20 @@ def _read_load(
         return NotReady(str(error), "metrics of the graph's own operators")
     if isinstance(rates, NotReady):
         return rates
-    stations = _make_stations(graph, rates, find_inflow(query, catch_up_seconds))
+    stations = _make_stations(query, graph, rates, find_inflow(query, catch_up_seconds))
     if not all(np.isfinite((s.arrival, s.service)).all() for s in stations):
         return NotReady("the target rates are too large to compute with", "plausible metrics")
     offered = sum(query.sources[name].offered_per_second for name in graph.sources)
     return QueryLoad(query, graph, {station.name: station for station in stations}, offered)
 
 
-def _make_stations(graph: LogicalGraph, rates: OperatorRates, wanted: Inflow) -> list[Station]:
+def _make_stations(
+    query: OperatorQuery, graph: LogicalGraph, rates: OperatorRates, wanted: Inflow
+) -> list[Station]:
     """Find arrivals by equation 8 of DS2: the rates once all operators keep up, not those observed."""
     targets = propagate_targets(graph, rates, wanted.sources, wanted.beside)
     fed = propagate_targets(graph, rates, wanted.sources) if wanted.beside else targets
+    topics = query.topics
     return [
         Station(
             name=operator.name,
@@ -261,6 +280,8 @@ def _make_stations(graph: LogicalGraph, rates: OperatorRates, wanted: Inflow) ->
             service=float(rates.true_processing[number] / rates.instances[number]),
             observed_service=float(rates.observed_processing[number] / rates.instances[number]),
             scalable=operator.scalable,
+            batches=query.batches.get(operator.name),
+            overdue=topics[operator.name].overdue_records if operator.name in topics else 0.0,
         )
         for number, operator in enumerate(graph.operators)
         if graph.upstream[number]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.decide.queueing.queues import (
@@ -14,6 +15,7 @@ from penstock.decide.queueing.queues import (
     MOST_VARIATION,
     UNKNOWN,
     Variation,
+    batched_response_seconds,
     erlang_c,
     least_stable_servers,
     markov_response_seconds,
@@ -207,3 +209,37 @@ def test_idle_windows_say_nothing():
     for _ in range(10):
         variation.remember(0.0, 10.0, [(0.0, 0.0)])
     assert (variation.of_arrivals, variation.of_services) == (UNKNOWN, UNKNOWN)
+
+
+class TestBatches:
+    @pytest.mark.parametrize(
+        ("load", "trigger", "fixed", "seconds"),
+        [
+            # every 10 s a batch of 2 s: 5 s of waiting, and the batch
+            (0.1, 10.0, 1.0, 7.0),
+            # no trigger to wait for: 2 s fixed at a load of a third make batches of 3 s, one after the other
+            (1 / 3, 1.0, 2.0, 4.5),
+            (0.0, 1.0, 0.25, 0.75),
+            (1.0, 1.0, 0.25, math.inf),
+        ],
+    )
+    def test_by_hand(self, load, trigger, fixed, seconds):
+        assert batched_response_seconds(load, trigger, fixed) == pytest.approx(seconds)
+
+    @settings(max_examples=40)
+    @given(st.floats(0.05, 0.85), st.floats(0.2, 3.0), st.floats(0.1, 2.0))
+    def test_as_a_simulation_that_follows_every_record(self, load, trigger, fixed):
+        rate, start, ages, came = 200.0, 0.0, [], 0
+        for number in range(400):
+            waiting = range(came, math.floor(start * rate) + 1)
+            end = start + fixed + len(waiting) * load / rate
+            if number >= 200:  # the first batches find no steady state
+                ages += [end - record / rate for record in waiting]
+            came, start = waiting.stop, max(start + trigger, end)
+        assert batched_response_seconds(load, trigger, fixed) == pytest.approx(fmean(ages), rel=0.03)
+
+    @given(st.floats(0.0, 0.9), st.floats(0.0, 0.09), st.floats(0.1, 5), st.floats(0.0, 5))
+    def test_less_load_never_takes_longer(self, load, more, trigger, fixed):
+        assert batched_response_seconds(load, trigger, fixed) <= batched_response_seconds(
+            load + more, trigger, fixed
+        )

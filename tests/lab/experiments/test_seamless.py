@@ -1,6 +1,6 @@
 """Batches near a change against the others, without a cluster."""
 
-from penstock.pipeline.monitor import BatchDone, InstanceWork
+from penstock.pipeline.batches import BatchDone, InstanceWork
 from penstock_lab.claims.penstock import judge_seamless
 from penstock_lab.experiments.measurement import Measurement
 from penstock_lab.experiments.seamless import (

@@ -1,0 +1,123 @@
+"""The batches of a function: what instances did in each, how long it took, and when its records had come.
+
+Records carry the moment at which they entered the pipeline, and topics know when a record came to them. So
+a latency is measured at the end of a batch, and follows from no formula.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+from penstock.dataflow.window import OperatorBatches
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceWork:
+    """The work of one instance in one batch; `useful_seconds` leaves out all waiting."""
+
+    instance: int
+    records_in: float
+    records_out: float
+    dead: float
+    useful_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """One batch of one function, at the parallelism that it ran with; NaN where a moment is unknown."""
+
+    function: str
+    batch_id: int
+    start: float
+    end: float
+    parallelism: int
+    work: tuple[InstanceWork, ...]
+    entered_at: float = math.nan
+    """The moment at which its mean record entered the pipeline."""
+    arrived_at: float = math.nan
+    """The moment at which its mean record came to the topic that is read."""
+
+    @property
+    def records(self) -> float:
+        """Records read."""
+        return sum(one.records_in for one in self.work)
+
+    @property
+    def written(self) -> float:
+        """Records written."""
+        return sum(one.records_out for one in self.work)
+
+    @property
+    def seconds(self) -> float:
+        """From its start until its records were written."""
+        return self.end - self.start
+
+    @property
+    def fixed_seconds(self) -> float:
+        """The part of it in which the mean instance did nothing useful: no instance more would shorten it."""
+        return max(0.0, self.seconds - sum(one.useful_seconds for one in self.work) / self.parallelism)
+
+    @property
+    def latency_seconds(self) -> float:
+        """From the pipeline's entrance to the end of the batch; clocks that differ make no time negative."""
+        return max(0.0, self.end - self.entered_at) if math.isfinite(self.entered_at) else math.nan
+
+    @property
+    def response_seconds(self) -> float:
+        """From the arrival in the topic that is read to the end of the batch."""
+        return max(0.0, self.end - self.arrived_at) if math.isfinite(self.arrived_at) else math.nan
+
+
+def sum_up_batch(
+    function: str,
+    batch_id: int,
+    start: float,
+    end: float,
+    parallelism: int,
+    accounts: Mapping[int, Sequence[float]],
+) -> BatchDone:
+    """Make a batch of the accounts of its instances, each as `spark_worker.Work` has it."""
+    ordered = sorted(accounts.items())
+    work = tuple(InstanceWork(number, *figures[:4]) for number, figures in ordered)
+    records = sum(one.records_in for one in work)
+    moments = [sum(figures[column] for _, figures in ordered) for column in (4, 5)]
+    means = [total / records if records else math.nan for total in moments]
+    return BatchDone(function, batch_id, start, end, parallelism, work, *means)
+
+
+def measure_latency(batches: Sequence[BatchDone]) -> float:
+    """Return the mean latency of the records of some batches; NaN if none is known."""
+    return _weigh([(one.records, one.latency_seconds) for one in batches])
+
+
+def measure_response(batches: Sequence[BatchDone]) -> float:
+    """Return the mean response time of the records of some batches; NaN if none is known."""
+    return _weigh([(one.records, one.response_seconds) for one in batches])
+
+
+def _weigh(seconds: list[tuple[float, float]]) -> float:
+    known = [(records, one) for records, one in seconds if records > 0 and math.isfinite(one)]
+    total = sum(records for records, _ in known)
+    return sum(records * one for records, one in known) / total if total else math.nan
+
+
+def describe_batches(batches: Sequence[BatchDone], trigger_seconds: float | None) -> OperatorBatches | None:
+    """Sum up the batches of a window for policies; None where there are none.
+
+    Without a trigger, as of a query that is not ours, it is the mean time from start to start.
+    """
+    if not batches:
+        return None
+    seconds, response = fmean(one.seconds for one in batches), measure_response(batches)
+    if trigger_seconds is None:
+        trigger_seconds = fmean([b.start - a.start for a, b in pairwise(batches)] or [seconds])
+    return OperatorBatches(
+        trigger_seconds=trigger_seconds,
+        seconds=seconds,
+        fixed_seconds=fmean(one.fixed_seconds for one in batches),
+        response_seconds=None if math.isnan(response) else response,
+    )
