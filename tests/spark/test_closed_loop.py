@@ -58,7 +58,7 @@ def actions_of(path, application):
 def test_it_scales_out_under_load_and_in_again_and_loses_no_word(spark, tmp_path):
     journal = tmp_path / "journal.db"
     query = start_word_count(
-        spark, LOAD, str(tmp_path / "checkpoint"), trigger_seconds=3, name="loop", sink="memory"
+        spark, LOAD, str(tmp_path / "checkpoint"), trigger_seconds=5, name="loop", sink="memory"
     )
     autopilot = penstock.attach(spark, policy="ds2", settings={**SETTINGS, "journal": str(journal)})
     try:

@@ -35,7 +35,7 @@ class Links(NamedTuple):
 
 
 class PathWindow(NamedTuple):
-    """A snapshot of events `low` up to `high`, with each worker's last event before its start and its end.
+    """A snapshot of events `low` up to `high`, with each worker's last event before its end.
 
     `leaving` are its sends of messages that are received after it, `spanning` the sends of messages that are
     under way during all of it.
@@ -45,7 +45,6 @@ class PathWindow(NamedTuple):
     end_us: int
     low: int
     high: int
-    last_before: Indices
     last_inside: Indices
     leaving: Indices
     spanning: Indices

@@ -90,11 +90,11 @@ class _Rolling:
 
     def make_window(self, start: int, end: int, low: int, high: int) -> PathWindow:
         self._advance(low)
-        before, under_way = self._last.copy(), self._sent
+        under_way = self._sent
         self._advance(high)
         spanning = under_way[self._graph.target[under_way] >= high]
         leaving = self._sent[len(spanning) :]
-        return PathWindow(start, end, low, high, before, self._last.copy(), leaving, spanning)
+        return PathWindow(start, end, low, high, self._last.copy(), leaving, spanning)
 
     def _advance(self, to: int) -> None:
         graph = self._graph
