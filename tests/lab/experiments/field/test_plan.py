@@ -48,7 +48,7 @@ def test_a_fixed_run_has_several_periods_of_the_slowest_query_or_file(job, secon
 
 
 def test_the_page_names_the_lengths_as_they_are():
-    page = " ".join((Path(__file__).parents[3] / "docs" / "proving-ground.md").read_text("utf-8").split())
+    page = " ".join((Path(__file__).parents[4] / "docs" / "proving-ground.md").read_text("utf-8").split())
     searches = [plan.plan_search(job, 1.0, 1).seconds for job in ALL]
     assert f"fixed sizes for {min(searches):g} to {max(searches):g} s each" in page
     assert f"held for its last {SHOWN_SECONDS:g} s" in page
