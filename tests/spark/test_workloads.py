@@ -141,5 +141,6 @@ def test_a_paced_operator_keeps_up_with_less_than_it_can(spark, tmp_path):
     ask = Ask("constant:300", 0.0, shuffle_partitions=4, service_seconds=0.002, skew=0.25)
     found = run_load(spark, workload_named("paced"), ask, tmp_path, RunLength(4, 5, 1.0), lambda _: None)
     assert found.offered_per_second == pytest.approx(300)
-    assert found.records_per_second == pytest.approx(300, rel=0.3)
+    # more than is offered where a slow start is made up for
+    assert found.records_per_second >= 0.7 * 300
     assert 0 < found.p50_ms <= found.p95_ms <= found.p99_ms
