@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: help demo test test-busy soak fuzz bench lint docs java postgres redis clean
 
 help:
-	@echo "make demo    the autopilot at work on a local cluster, under four minutes"
+	@echo "make demo    the autopilot at work on a cluster of this machine, under four minutes"
 	@echo "make test    all checks and tests"
 	@echo "make test-busy  all tests three times, with two busy loops beside them"
 	@echo "make soak    the longest tests on a cluster, which make test leaves out"
@@ -32,11 +32,11 @@ redis:
 demo: java $(READY)
 	@$(BIN)/penstock demo
 
-# Fast tests come first, on all cores; then those on a cluster, whose files two processes share: most of their time is
-# waiting. No new one starts after the session's time, which leaves room for a machine with other work on it.
+# Fast tests come first, on all cores; those on a cluster one after the other: two clusters at once slow each other down.
+# No new one starts after the session's time, which leaves room for a machine with other work on it.
 test: java postgres redis $(READY) lint
 	$(BIN)/pytest -m "not spark" --numprocesses=auto --session-timeout=1200
-	$(BIN)/pytest -m "spark and not soak" --numprocesses=2 --dist=loadfile --no-loadscope-reorder --session-timeout=2400
+	$(BIN)/pytest -m "spark and not soak" --session-timeout=2400
 
 test-busy: java postgres redis $(READY)
 	@scripts/busy.sh 3 $(MAKE) test

@@ -88,7 +88,7 @@ def cluster_conf(shape: ClusterShape) -> dict[str, str]:
         "spark.network.timeout": "60s",
         "spark.executor.heartbeatInterval": "2s",
         # two clusters that start in the same second would have the same id, and executors of the same directory
-        "spark.deploy.appIdPattern": f"app-%s-{os.getpid()}-%04d",
+        "spark.deploy.appIdPattern": f"app-%s-{os.getpid()}%04d",
         **shape.conf,
     }
 

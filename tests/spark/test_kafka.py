@@ -117,14 +117,16 @@ def test_offered_rate_and_backlog_are_those_of_the_producer(spark, broker, topic
     producer = SteadyProducer(broker, topic)
     producer.start()
     watch(source, "from_kafka", lambda seen: bool(seen.batches))
-    before = producer.produced
+    before, begun = producer.produced, time.monotonic()
     wait_for("a window's worth of records", lambda: producer.produced >= before + 6 * RATE)
     window = source.observe(time.time())
     produced = producer.produced
+    # on a busy machine the producer is late, too
+    really = (produced - before) / (time.monotonic() - begun)
     read = records_read(query, query_of(window, "from_kafka").batches[-1].batch_id)
     rate = only_source(window)
 
-    assert rate.offered_per_second == pytest.approx(RATE, rel=0.2)
+    assert rate.offered_per_second == pytest.approx(really, rel=0.2)
     assert rate.observed_per_second < 1.2 * READ_PER_TRIGGER / PERIOD_SECONDS
     waits_anyway = 2 * RATE * PERIOD_SECONDS
     assert rate.backlog_records == pytest.approx(produced - read - waits_anyway, abs=1.5 * RATE)
