@@ -87,7 +87,7 @@ def cluster_conf(shape: ClusterShape) -> dict[str, str]:
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         "spark.network.timeout": "60s",
         "spark.executor.heartbeatInterval": "2s",
-        # two clusters that start in the same second would have the same id, and executors of the same directory
+        # two clusters that start in the same second would share an id, and the directories of executors
         "spark.deploy.appIdPattern": f"app-%s-{os.getpid()}%04d",
         **shape.conf,
     }
