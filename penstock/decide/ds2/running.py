@@ -1,6 +1,8 @@
-"""What the tasks of a batch that has not ended tell: too few slots for its source, or how long it will take.
+"""What the tasks of one long batch tell by themselves: too few slots for its source, or when it ends.
 
-Nothing is known of stages that have not begun, so this can only ask for more, never for less.
+The batch is still running, or has just ended. It counts where costs cannot be fitted yet, and where records
+have become dearer than the costs of before say. Nothing is known of stages that have not begun, so this can
+only ask for more, never for less.
 """
 
 from __future__ import annotations
@@ -28,22 +30,41 @@ compile code."""
 
 
 def size_by_running(
-    query: SlotQuery, demand: Demand, held: Held, goals: Goals, now: float
+    query: SlotQuery, demand: Demand, held: Held, goals: Goals, max_slots: int, now: float
 ) -> QuerySizing | NotReady | None:
-    """Size a query by its running batch: growth its source needs in any case, or when the batch may end.
+    """Size a query by its running batch, or by the newest that ended: growth its source needs in any case.
 
-    None where no batch is known to run.
+    Where they ask for none, say when the running batch may end; None where no batch is known to run.
     """
-    batch = query.running
-    if batch is None:
+    for batch in (query.running, _find_ended(query)):
+        if batch is not None and (growth := _find_growth(query, batch, demand, held, goals, max_slots)):
+            return growth
+    return None if query.running is None else _await_end(query.running, now)
+
+
+def _find_ended(query: SlotQuery) -> RunningBatch | None:
+    """Return the newest settled batch of the window as one whose tasks are all done."""
+    ended = next((batch for batch in reversed(query.batches) if batch.settled), None)
+    if ended is None:
         return None
+    stages = tuple(
+        RunningStage(one.operator, one.tasks, one.tasks, 0, float(one.records_in.sum()), one, is_over=True)
+        for one in ended.stages
+    )
+    return RunningBatch(ended.batch_id, ended.start, ended.seconds, ended.slots, stages)
+
+
+def _find_growth(
+    query: SlotQuery, batch: RunningBatch, demand: Demand, held: Held, goals: Goals, max_slots: int
+) -> QuerySizing | None:
+    """Return the slots that the source stages of a long batch need, if these are more than are held."""
     period = find_period(query, goals)
     costs = _measure_source_costs(query, batch)
     rates = {name: rate + demand.backlog[name] / goals.catch_up for name, rate in demand.offered.items()}
     work = sum(cost * rates[name] for name, cost in costs.items() if name in rates)
-    least = math.ceil(work / goals.utilisation - 1e-9)
+    least = math.ceil(min(max_slots, work / goals.utilisation) - 1e-9)
     if batch.seconds < LONG * period or least <= held.slots:
-        return _await_end(batch, now)
+        return None
     at_least = f"the tasks of its source alone keep {work:.1f} slots busy; {_describe_progress(batch)}"
     return QuerySizing(
         slots=least,
@@ -82,6 +103,8 @@ def _await_end(batch: RunningBatch, now: float) -> NotReady:
 
 
 def _describe_progress(batch: RunningBatch) -> str:
+    if batch.stages and all(stage.is_over for stage in batch.stages):
+        return f"batch {batch.batch_id} took {batch.seconds:.0f} s"
     stage = _present_stage(batch.stages)
     if stage is None:
         return f"batch {batch.batch_id} has run for {batch.seconds:.0f} s, none of it in tasks yet"

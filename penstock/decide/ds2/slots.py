@@ -148,17 +148,28 @@ class SharedSlots:
         held = Held(window.slots, max(1, window.slots_per_executor), learned.last_slots)
         alone = len(window.queries) == 1
         costs = learned.memory.costs(alone)
+        most = self._max_slots if isinstance(costs, NotReady) else _bound_slots(costs.newest, self._max_slots)
+        by_tasks = size_by_running(query, demand, held, self._goals, most, window.end)
         if isinstance(costs, NotReady):
-            by_tasks = size_by_running(query, demand, held, self._goals, window.end)
             return by_tasks or silence or costs
         # a load that rises need not wait for a batch, whose costs are known; a lower one is shown by batches
         rises = demand.offered_per_second > RISEN * learned.last_offered
         if silence is not None and not rises:
-            return silence
+            return by_tasks if isinstance(by_tasks, QuerySizing) else silence
         sizing = size_query(query, demand, costs, held, alone, self._goals, self._max_slots)
-        if silence is None or isinstance(sizing, NotReady):
-            return sizing
-        return replace(sizing, may_shrink=False)
+        if silence is not None and isinstance(sizing, QuerySizing):
+            sizing = replace(sizing, may_shrink=False)
+        # costs of before say nothing against a batch whose own tasks show that its source needs more
+        if isinstance(by_tasks, QuerySizing) and (
+            isinstance(sizing, NotReady) or sizing.slots < by_tasks.slots
+        ):
+            return by_tasks
+        return sizing
+
+
+def _bound_slots(costs: QueryCosts, most: int) -> int:
+    """Return the slots beyond which no stage has a task; tasks that follow the input set no such bound."""
+    return min(most, max(most if stage.growth else stage.tasks for stage in costs.stages))
 
 
 def _find_missing(window: SlotWindow) -> NotReady | None:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from penstock.dataflow.graph import LogicalGraph
-from penstock.dataflow.metrics import RunningBatch, RunningStage, StageExecution
+from penstock.dataflow.metrics import BatchExecution, RunningBatch, RunningStage, StageExecution
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, SlotQuery, SourceRate
 from penstock.decide.ds2.slots import SharedSlots
 from penstock.decide.goals import Goals
-from penstock.decide.policy import Scale
+from penstock.decide.policy import Hold, Scale
 from tests.decide.slot_windows import window
 
 GRAPH = LogicalGraph(["files", "totals"], [("files", "totals")])
@@ -68,6 +68,58 @@ def test_a_short_batch_proves_nothing():
 def test_few_tasks_prove_nothing():
     assert isinstance(propose(first_batch(source_stage(0.01, 2, 400), 330.0)), NotReady)
     assert isinstance(propose(first_batch(source_stage(0.01, 0, 400), 330.0)), NotReady)
+
+
+def test_records_that_have_become_dearer_show_in_the_tasks_of_one_long_batch():
+    # what cost a millisecond costs ten now, as on a host that is throttled: the batch outlasts twelve periods
+    cheap = tuple(
+        BatchExecution(
+            number,
+            5.0 * number,
+            2.0,
+            2,
+            records,
+            (
+                StageExecution(
+                    "files", *(np.full(40, one) for one in (records / 40, 1.0, records / 40_000, 0.0)), 1.0
+                ),
+                StageExecution("totals", *(np.full(1, one) for one in (4.0, 1.0, 0.01, 0.0)), 0.1),
+            ),
+        )
+        for number, records in enumerate((1600.0, 1700.0, 1650.0, 1680.0))
+    )
+    policy = SharedSlots(Goals())
+    known = replace(first_batch(source_stage(0.01, 0, 4), 330.0), batches=cheap, running=None)
+    assert isinstance(policy.propose(window(known, executors=1, cores=2)), Hold)
+    answer = policy.propose(window(first_batch(source_stage(0.01, 40, 400), 330.0), executors=1, cores=2))
+    assert isinstance(answer, Scale) and answer.parallelism == {EXECUTORS: 3}
+    assert "3.3 slots busy" in answer.reason
+
+
+def ended_batch(seconds: float, settled: bool = True) -> BatchExecution:
+    """One of two tasks, with 3,000 records of 10 ms each: too few tasks to fit costs from."""
+    columns = np.full(2, 3000.0), np.full(2, 3000.0), np.full(2, 30.0), np.zeros(2)
+    empty = tuple(np.zeros(1) for _ in range(4))
+    stages = StageExecution("files", *columns, 30.0), StageExecution("totals", *empty, 0.1)
+    return BatchExecution(1, -60.0, seconds, 2, 6000.0, stages, settled)
+
+
+def test_a_long_batch_that_has_ended_with_few_tasks_tells_the_same():
+    # 330 records/s of 10 ms keep 3.3 slots busy, with the next batch not yet seen and with it just begun
+    next_one = replace(first_batch(source_stage(0.01, 0, 4), 330.0, seconds=2.0).running, batch_id=2)
+    for running in (None, next_one):
+        ended = replace(
+            first_batch(source_stage(0.01, 0, 4), 330.0), batches=(ended_batch(31.0),), running=running
+        )
+        answer = propose(ended)
+        assert isinstance(answer, Scale) and answer.parallelism == {EXECUTORS: 3}
+        assert "3.3 slots busy; batch 1 took 31 s" in answer.reason
+
+
+def test_an_ended_batch_asks_for_nothing_where_it_was_short_or_its_executors_new():
+    for batch in (ended_batch(14.0), ended_batch(31.0, settled=False)):
+        query = replace(first_batch(source_stage(0.01, 0, 4), 330.0), batches=(batch,), running=None)
+        assert isinstance(propose(query), NotReady)
 
 
 def test_two_tasks_with_many_records_are_enough():
