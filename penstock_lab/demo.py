@@ -182,13 +182,13 @@ def _run_and_watch(stage: Stage, console: Console) -> tuple[dict[str, Any], list
         query = _start_query(spark, stage, str(scratch / "checkpoint"))
         autopilot = attach(spark, settings={**SETTINGS, "journal": str(scratch / "journal.db")})
         try:
-            end, is_cold = time.monotonic() + END_SECONDS, True
+            end, batches = time.monotonic() + END_SECONDS, 0
             with _open_view(console) as update:
                 while time.monotonic() < end and query.isActive:
-                    if is_cold and query.lastProgress is not None:
-                        # the first batch has warmed Java and Python up: from here on the size counts
+                    if len(query.recentProgress) > batches:
+                        # a batch warms up what has started before it: from then on its limits hold
+                        batches = len(query.recentProgress)
                         limit()
-                        is_cold = False
                     update(autopilot.status(), end - time.monotonic())
                     time.sleep(1)
         finally:
