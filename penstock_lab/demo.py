@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 EXECUTORS = 4
 TRIGGER_SECONDS = 5.0
-BUSY_SLOTS = 2.4
+BUSY_SLOTS = 1.8
 """Slots that records alone keep busy at the full rate; fixed costs and whole waves of tasks make it more."""
 LOW = 0.3
 """Share of the full rate before the step up and after the step down."""
