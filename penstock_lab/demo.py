@@ -185,9 +185,9 @@ def _run_and_watch(stage: Stage, console: Console) -> tuple[dict[str, Any], list
             end, batches = time.monotonic() + END_SECONDS, 0
             with _open_view(console) as update:
                 while time.monotonic() < end and query.isActive:
-                    if len(query.recentProgress) > batches:
+                    if (done := len(query.recentProgress)) > batches:
                         # a batch warms up what has started before it: from then on its limits hold
-                        batches = len(query.recentProgress)
+                        batches = done
                         limit()
                     update(autopilot.status(), end - time.monotonic())
                     time.sleep(1)
