@@ -32,11 +32,10 @@ redis:
 demo: java $(READY)
 	@$(BIN)/penstock demo
 
-# Fast tests come first, on all cores; those on a cluster one after the other: two clusters at once slow each other down.
-# No new one starts after the session's time, which leaves room for a machine with other work on it.
+# Tests on a cluster run one after the other in one process, the fast ones beside them in the others. No new one starts
+# after the session's time, which leaves room for a machine with other work on it.
 test: java postgres redis $(READY) lint
-	$(BIN)/pytest -m "not spark" --numprocesses=auto --session-timeout=1200
-	$(BIN)/pytest -m "spark and not soak" --session-timeout=2400
+	$(BIN)/pytest -m "not soak" --numprocesses=logical --dist=loadgroup --session-timeout=2400
 
 test-busy: java postgres redis $(READY)
 	@scripts/busy.sh 3 $(MAKE) test

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,22 +141,20 @@ def make_workload(stage: Stage) -> WordCount | Scoring:
 
 
 @contextmanager
-def _start_session(stage: Stage) -> Iterator[tuple[SparkSession, Callable[[], None]]]:
-    """Start the cluster with one executor; the function puts what has started under its limits."""
+def _start_session(stage: Stage) -> Iterator[SparkSession]:
+    """Start the cluster with one executor."""
     from penstock_lab.ground.hosts import HostShape
     from penstock_lab.ground.proving_ground import ProvingGround
     from penstock_lab.ground.spark_cluster import ClusterShape, cluster
 
     with ExitStack() as stack:
-        limit: Callable[[], None] = _do_nothing
         if stage.host_cpu is None:
             shape = ClusterShape(EXECUTORS, stage.cores, name="penstock demo", log_level="OFF")
         else:
             host = HostShape(stage.cores, stage.host_cpu)
             ground = stack.enter_context(ProvingGround(EXECUTORS, host))
             shape = replace(ground.shape("penstock demo"), log_level="OFF")
-            limit = partial(ground.limit, at_once=True)
-        yield stack.enter_context(cluster(shape, executors=1)), limit
+        yield stack.enter_context(cluster(shape, executors=1))
 
 
 def _start_query(spark: SparkSession, stage: Stage, checkpoint: str) -> StreamingQuery:
@@ -178,17 +175,13 @@ def _run_and_watch(stage: Stage, console: Console) -> tuple[dict[str, Any], list
     from penstock.runtime.attach import attach
     from penstock_lab.ground.spark_cluster import scratch_directory
 
-    with scratch_directory() as scratch, _start_session(stage) as (spark, limit):
+    with scratch_directory() as scratch, _start_session(stage) as spark:
         query = _start_query(spark, stage, str(scratch / "checkpoint"))
         autopilot = attach(spark, settings={**SETTINGS, "journal": str(scratch / "journal.db")})
         try:
-            end, batches = time.monotonic() + END_SECONDS, 0
+            end = time.monotonic() + END_SECONDS
             with _open_view(console) as update:
                 while time.monotonic() < end and query.isActive:
-                    if (done := len(query.recentProgress)) > batches:
-                        # a batch warms up what has started before it: from then on its limits hold
-                        batches = done
-                        limit()
                     update(autopilot.status(), end - time.monotonic())
                     time.sleep(1)
         finally:
@@ -202,10 +195,6 @@ def _run_and_watch(stage: Stage, console: Console) -> tuple[dict[str, Any], list
 def find_load_start(reports: Sequence[Mapping[str, Any]]) -> float:
     """Return when the profile began: the source writes it into its offsets."""
     return float(reports[-1]["sources"][0]["endOffset"]["start_ms"]) / 1000
-
-
-def _do_nothing() -> None:
-    pass
 
 
 @contextmanager

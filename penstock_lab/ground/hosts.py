@@ -4,8 +4,9 @@ A Java that starts under a quota of 0.15 core takes a minute, which no real host
 host gets its start for free: each executor and each Python daemon has a gift of CPU seconds, about what its
 start takes. The host runs without a quota until the gifts are used up, and under its quota from then on.
 Gifts are CPU seconds and not a span of time, because a busy machine is slow: the span would end in mid-start,
-and on an idle machine leave time for free work. An executor that waits for its first task keeps the rest of
-its gift for that task.
+and on an idle machine leave time for free work. An executor that waits for its first task keeps some of its
+gift for the classes which that task loads; when it rests after that, it keeps nothing. Else its first batches
+would be computed at a speed that no later one has.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -24,8 +26,23 @@ from penstock.errors import ActionFailed, BadInput
 from penstock_lab.ground.control_groups import ControlGroup, kill_processes
 from penstock_lab.ground.java_servers import start_server
 
-EXECUTOR_GIFT = 6.0
-PYTHON_GIFT = 2.0
+
+class Gift(NamedTuple):
+    """CPU seconds for a start, and at which rest of the host what is left of them is taken back."""
+
+    seconds: float
+    rests: int
+
+
+EXECUTOR_GIFT = Gift(5.0, rests=2)
+"""An executor has used 2 CPU seconds when it is registered; the classes of its first task take 1 to 3."""
+PYTHON_GIFT = Gift(1.8, rests=1)
+"""A daemon of PySpark and its first worker have used 1.8 to 2.0 when they have given back a first row."""
+FIRST_TASK_SECONDS = 3.0
+"""What an executor that rests before its first task keeps of its gift."""
+REST_SECONDS, REST_SHARE = 1.0, 0.05
+"""A host rests that has used less than this share of a core for so long."""
+
 EVERY_SECONDS = 0.2
 """So long at most does a new Java run under the quota before it is noticed."""
 
@@ -71,8 +88,8 @@ class HostProcess:
         return "--executor-id" in self.command
 
 
-def find_gifts(processes: Iterable[HostProcess]) -> dict[int, float]:
-    """Return process → its gift of CPU seconds, for executors and the Python that each of them started.
+def find_gifts(processes: Iterable[HostProcess]) -> dict[int, Gift]:
+    """Return process → its gift, for executors and the Python that each of them started.
 
     Python workers fork from a daemon, under the same command; their parent tells them from it.
     """
@@ -86,20 +103,33 @@ class WarmUp:
     """Decides whether a host runs at full speed: while the gifts of what started in it are not used up."""
 
     def __init__(self) -> None:
-        self._until = 0.0
+        self._until, self._rests = 0.0, 0
         self._known: frozenset[int] = frozenset()
+        self._marked, self._is_resting = (0.0, 0.0), False
 
-    def judge(self, gifts: Mapping[int, float], used: float) -> bool:
-        """Return whether the host is warming up; `used` are its CPU seconds so far."""
-        new = sum(gift for pid, gift in gifts.items() if pid not in self._known)
+    def judge(self, gifts: Mapping[int, Gift], used: float, now: float) -> bool:
+        """Return whether the host is warming up; `used` are its CPU seconds so far, `now` is in seconds."""
+        new = [gift for pid, gift in gifts.items() if pid not in self._known]
         self._known = frozenset(gifts)
         if new:
-            self._until = max(self._until, used) + new
+            self._until = max(self._until, used) + sum(gift.seconds for gift in new)
+            self._rests = max(gift.rests for gift in new)
+            self._marked, self._is_resting = (now, used), False
+        elif now - self._marked[0] >= REST_SECONDS:
+            self._note_rest(used - self._marked[1] < REST_SHARE * (now - self._marked[0]), used)
+            self._marked = now, used
         return used < self._until
 
     def end(self) -> None:
         """Take back what is left of the gifts."""
         self._until = 0.0
+
+    def _note_rest(self, is_resting: bool, used: float) -> None:
+        """Cut what is left when a rest begins; the last rest that a gift has takes it back."""
+        if is_resting and not self._is_resting:
+            self._rests -= 1
+            self._until = min(self._until, used + FIRST_TASK_SECONDS) if self._rests > 0 else 0.0
+        self._is_resting = is_resting
 
 
 class GroundHost:
@@ -138,7 +168,7 @@ class GroundHost:
             if not self.is_alive() or self.is_paused:
                 return
             processes = self._list_processes()
-            warming = self._warm_up.judge(find_gifts(processes), self._group.cpu_seconds())
+            warming = self._warm_up.judge(find_gifts(processes), self._group.cpu_seconds(), time.monotonic())
             self._set_speed(warming or self._is_released)
             kills = self._group.memory_kills()
             if kills > self._kills and self._process is not None:
@@ -156,7 +186,8 @@ class GroundHost:
         with self._lock:
             self._is_released = False
             if at_once:
-                self._warm_up.judge(find_gifts(self._list_processes()), self._group.cpu_seconds())
+                gifts = find_gifts(self._list_processes())
+                self._warm_up.judge(gifts, self._group.cpu_seconds(), time.monotonic())
                 self._warm_up.end()
             self.look()
 

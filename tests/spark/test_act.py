@@ -38,7 +38,7 @@ def source(spark):
 def counting(spark, source, tmp_path):
     """A word count that has state on its executors, and that is checked to the last word afterwards."""
     load = WordCount(
-        f"constant:{RECORDS / 25}",
+        f"constant:{RECORDS / 12}",
         1e-4,
         1e-5,
         source_partitions=3,

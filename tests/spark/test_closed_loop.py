@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 SEED = 3
 LOAD = WordCount(
     # a trickle, then what two slots cannot carry, then a trickle again
-    profile="steps:0=10,12=90,42=10",
+    profile="steps:0=10,6=90,26=10",
     seconds_per_sentence=0.009,
     seconds_per_word=0.0009,
     source_partitions=6,
@@ -30,7 +30,7 @@ LOAD = WordCount(
     seed=SEED,
 )
 SETTINGS = {
-    "policy_interval": "3s",
+    "policy_interval": "2s",
     "warm_up_intervals": 1,
     "activation_intervals": 1,
     "scale_down_delay": "3s",
@@ -58,7 +58,7 @@ def actions_of(path, application):
 def test_it_scales_out_under_load_and_in_again_and_loses_no_word(spark, tmp_path):
     journal = tmp_path / "journal.db"
     query = start_word_count(
-        spark, LOAD, str(tmp_path / "checkpoint"), trigger_seconds=5, name="loop", sink="memory"
+        spark, LOAD, str(tmp_path / "checkpoint"), trigger_seconds=3, name="loop", sink="memory"
     )
     autopilot = penstock.attach(spark, policy="ds2", settings={**SETTINGS, "journal": str(journal)})
     try:

@@ -113,127 +113,6 @@ def undisturbed(work, within=3.0, tries=5):
     return min(spans, key=lambda span: span[1] - span[0])
 
 
-@pytest.fixture(scope="module")
-def logged(local_cluster, tmp_path_factory):
-    """The log of a hot partition, a driver that dawdles, a stage with too few slots, and a slow shuffle.
-
-    With it come the moments between them, and the executor that was slow to answer.
-    """
-    folder = tmp_path_factory.mktemp("logs")
-    conf = {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": folder.as_uri(),
-        "spark.eventLog.compression.codec": "zstd",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": "4",
-        # executors of one host would read each other's files without asking
-        "spark.shuffle.readHostLocalDisk": "false",
-        # partitions that prefer no executor are put together in their order
-        "spark.shuffle.reduceLocality.enabled": "false",
-    }
-    spark = local_cluster(executors=2, conf=conf)
-    spark.range(4).repartition(4).mapInArrow(paced(SECONDS_A_ROW), "id long").count()
-    began = time.time()
-    frame = spark.range(0, HOT_ROWS + 8, 1, 2).selectExpr(f"cast(if(id < {HOT_ROWS}, 0, id) as int) key")
-    frame.repartition(4, "key").mapInArrow(paced(SECONDS_A_ROW), "key int").count()
-    between = time.time()
-    for _ in range(2):
-        time.sleep(1.5)
-        spark.range(10).count()
-    ended = time.time()
-    few, after = undisturbed(
-        lambda: (
-            spark.range(0, 24, 1, 24)
-            .mapInArrow(paced(0.2), "id long")
-            .write.format("noop")
-            .mode("append")
-            .save()
-        )
-    )
-    slow, frozen, thawed = slow_shuffle(spark, tmp_path_factory.mktemp("signals"))
-    stop_cluster()
-    (files,) = find_logs(folder)
-    return files, (began, between, ended, few, after, frozen, thawed), slow
-
-
-def diagnosis(logged, first, last):
-    files, moments, _ = logged
-    log = read_log(files.read_lines())
-    return log, diagnose_log(log, Span(None, round(moments[first] * 1e6), round(moments[last] * 1e6)))
-
-
-def test_the_skewed_partition_is_named(logged):
-    log, found = diagnosis(logged, 0, 1)
-    assert max(share_by_cause(found.whole), key=share_by_cause(found.whole).get) == "run"
-    straggler = find_straggler(log, max((i for i in found.whole.operator if "MapInArrow" in i),
-                                        key=found.whole.operator.get))  # fmt: skip
-    assert straggler is not None
-    assert straggler.seconds >= SECONDS_A_ROW * HOT_ROWS
-    worker = max((name for name in found.whole.worker if name != "driver"), key=found.whole.worker.get)
-    assert worker.startswith(f"executor {straggler.executor} slot")
-    assert found.whole.worker[worker] > 0.5
-    assert sum(found.whole.activity.values()) == pytest.approx(1)
-    assert log.is_complete
-
-
-def test_the_slow_driver_is_named(logged):
-    _, found = diagnosis(logged, 1, 2)
-    assert next(iter(share_by_cause(found.whole))) == "program"
-    assert "more executors would not help" in found.answer
-
-
-def test_the_stage_with_too_few_slots_is_named(logged):
-    _, found = diagnosis(logged, 3, 4)
-    finding = found.findings[0]
-    assert finding.cause == "run"
-    assert "MapInArrow" in finding.sentence
-    assert finding.advice == "Its 24 tasks share 4 slots: more executors would shorten it."
-
-
-def test_the_slow_shuffle_and_its_channel_are_named(logged):
-    _, found = diagnosis(logged, 5, 6)
-    shares = share_by_cause(found.whole)
-    assert next(iter(shares)) == "fetch"
-    assert shares["fetch"] > 0.5
-    assert "is fetching shuffle data" in found.answer
-    source, target, share = found.whole.communication[0]
-    assert source == f"executor {logged[2]} shuffle"
-    assert target.startswith("executor ") and not target.startswith(f"executor {logged[2]} ")
-    assert share > 0.5
-
-
-def test_the_replay_on_the_measured_slots_is_close_to_the_measured_time(logged):
-    _, found = diagnosis(logged, 0, 2)
-    assert found.what_if.replayed_seconds == pytest.approx(found.what_if.measured_seconds, rel=0.05)
-
-
-def test_the_pipeline_gives_the_same_summaries(logged, local_cluster, tmp_path):
-    files = logged[0]
-    trace = tmp_path / "engine.parquet"
-    write_trace(trace_of(figure_3_3(), scale=1_000_000), trace)
-    spark = local_cluster(held=2)
-    rows = log_summaries(path_frame(spark, [str(files.path), "/missing"]), 10.0).collect()
-    assert [row.summary for row in rows if row.application == "/missing"] == ["error"]
-    shares: dict[int, float] = {}
-    for row in rows:
-        if row.summary == "activity":
-            shares[row.start_us] = shares.get(row.start_us, 0.0) + row.participation
-    assert len(shares) > 1
-    assert list(shares.values()) == pytest.approx([1.0] * len(shares))
-    by_path = {(r.summary, r.name): r.participation
-               for r in trace_summaries(path_frame(spark, [str(trace)])).collect()}  # fmt: skip
-    assert max((key for key in by_path if key[0] == "worker"), key=by_path.get) == ("worker", "W2")
-    rows = to_table(trace_of(figure_3_3(), scale=1_000_000)).to_pylist()
-    named = [{**row, "application": "engine", "sequence": number} for number, row in enumerate(rows)]
-    schema = (
-        "time_us long, worker string, kind string, activity string, correlation long, remote string, "
-        "operator string, phase string, application string, sequence long"
-    )
-    frame = spark.createDataFrame(named, schema)
-    by_rows = {(r.summary, r.name): r.participation for r in event_summaries(frame).collect()}
-    assert by_rows == pytest.approx(by_path)
-
-
 def test_a_live_query_tells_what_it_waits_for_and_does_not_grow_for_it(local_cluster, tmp_path):
     spark = local_cluster(held=2)
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 68).load()
@@ -303,3 +182,130 @@ def test_logs_that_grow_are_followed_window_after_window(local_cluster, tmp_path
         last = {row.name: row.participation for row in mine
                 if row.summary == "worker" and row.start_us == starts[-1]}  # fmt: skip
         assert last == pytest.approx(expected[-1].worker, abs=0.05)
+
+
+def test_the_pipeline_gives_the_same_summaries(local_cluster, tmp_path):
+    log = tmp_path / "app-1"
+    log.write_bytes(b"".join(line + b"\n" for line in many_jobs(12).lines))
+    trace = tmp_path / "engine.parquet"
+    write_trace(trace_of(figure_3_3(), scale=1_000_000), trace)
+    spark = local_cluster(held=2)
+    rows = log_summaries(path_frame(spark, [str(log), "/missing"]), 2.0).collect()
+    assert [row.summary for row in rows if row.application == "/missing"] == ["error"]
+    shares: dict[int, float] = {}
+    for row in rows:
+        if row.summary == "activity":
+            shares[row.start_us] = shares.get(row.start_us, 0.0) + row.participation
+    assert len(shares) > 1
+    assert list(shares.values()) == pytest.approx([1.0] * len(shares))
+    by_path = {(r.summary, r.name): r.participation
+               for r in trace_summaries(path_frame(spark, [str(trace)])).collect()}  # fmt: skip
+    assert max((key for key in by_path if key[0] == "worker"), key=by_path.get) == ("worker", "W2")
+    rows = to_table(trace_of(figure_3_3(), scale=1_000_000)).to_pylist()
+    named = [{**row, "application": "engine", "sequence": number} for number, row in enumerate(rows)]
+    schema = (
+        "time_us long, worker string, kind string, activity string, correlation long, remote string, "
+        "operator string, phase string, application string, sequence long"
+    )
+    frame = spark.createDataFrame(named, schema)
+    by_rows = {(r.summary, r.name): r.participation for r in event_summaries(frame).collect()}
+    assert by_rows == pytest.approx(by_path)
+
+
+@pytest.fixture(scope="module")
+def logged(local_cluster, tmp_path_factory):
+    """The log of a hot partition, a driver that dawdles, a stage with too few slots, and a slow shuffle.
+
+    With it come the moments between them, and the executor that was slow to answer.
+    """
+    folder = tmp_path_factory.mktemp("logs")
+    conf = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.as_uri(),
+        "spark.eventLog.compression.codec": "zstd",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "4",
+        # executors of one host would read each other's files without asking
+        "spark.shuffle.readHostLocalDisk": "false",
+        # partitions that prefer no executor are put together in their order
+        "spark.shuffle.reduceLocality.enabled": "false",
+    }
+    spark = local_cluster(executors=2, conf=conf)
+    spark.range(4).repartition(4).mapInArrow(paced(SECONDS_A_ROW), "id long").count()
+    began = time.time()
+    frame = spark.range(0, HOT_ROWS + 8, 1, 2).selectExpr(f"cast(if(id < {HOT_ROWS}, 0, id) as int) key")
+    frame.repartition(4, "key").mapInArrow(paced(SECONDS_A_ROW), "key int").count()
+    between = time.time()
+    for _ in range(2):
+        time.sleep(1.5)
+        spark.range(10).count()
+    ended = time.time()
+    few, after = undisturbed(
+        lambda: (
+            spark.range(0, 24, 1, 24)
+            .mapInArrow(paced(0.2), "id long")
+            .write.format("noop")
+            .mode("append")
+            .save()
+        )
+    )
+    slow, frozen, thawed = slow_shuffle(spark, tmp_path_factory.mktemp("signals"))
+    stop_cluster()
+    (files,) = find_logs(folder)
+    return files, (began, between, ended, few, after, frozen, thawed), slow
+
+
+def diagnosis(logged, first, last):
+    files, moments, _ = logged
+    log = read_log(files.read_lines())
+    return log, diagnose_log(log, Span(None, round(moments[first] * 1e6), round(moments[last] * 1e6)))
+
+
+@pytest.mark.own_cluster
+def test_the_skewed_partition_is_named(logged):
+    log, found = diagnosis(logged, 0, 1)
+    assert max(share_by_cause(found.whole), key=share_by_cause(found.whole).get) == "run"
+    straggler = find_straggler(log, max((i for i in found.whole.operator if "MapInArrow" in i),
+                                        key=found.whole.operator.get))  # fmt: skip
+    assert straggler is not None
+    assert straggler.seconds >= SECONDS_A_ROW * HOT_ROWS
+    worker = max((name for name in found.whole.worker if name != "driver"), key=found.whole.worker.get)
+    assert worker.startswith(f"executor {straggler.executor} slot")
+    assert found.whole.worker[worker] > 0.5
+    assert sum(found.whole.activity.values()) == pytest.approx(1)
+    assert log.is_complete
+
+
+@pytest.mark.own_cluster
+def test_the_slow_driver_is_named(logged):
+    _, found = diagnosis(logged, 1, 2)
+    assert next(iter(share_by_cause(found.whole))) == "program"
+    assert "more executors would not help" in found.answer
+
+
+@pytest.mark.own_cluster
+def test_the_stage_with_too_few_slots_is_named(logged):
+    _, found = diagnosis(logged, 3, 4)
+    finding = found.findings[0]
+    assert finding.cause == "run"
+    assert "MapInArrow" in finding.sentence
+    assert finding.advice == "Its 24 tasks share 4 slots: more executors would shorten it."
+
+
+@pytest.mark.own_cluster
+def test_the_slow_shuffle_and_its_channel_are_named(logged):
+    _, found = diagnosis(logged, 5, 6)
+    shares = share_by_cause(found.whole)
+    assert next(iter(shares)) == "fetch"
+    assert shares["fetch"] > 0.5
+    assert "is fetching shuffle data" in found.answer
+    source, target, share = found.whole.communication[0]
+    assert source == f"executor {logged[2]} shuffle"
+    assert target.startswith("executor ") and not target.startswith(f"executor {logged[2]} ")
+    assert share > 0.5
+
+
+@pytest.mark.own_cluster
+def test_the_replay_on_the_measured_slots_is_close_to_the_measured_time(logged):
+    _, found = diagnosis(logged, 0, 2)
+    assert found.what_if.replayed_seconds == pytest.approx(found.what_if.measured_seconds, rel=0.05)

@@ -11,7 +11,9 @@ from penstock.errors import ActionFailed, BadInput
 from penstock_lab.ground.control_groups import find_hierarchy
 from penstock_lab.ground.hosts import (
     EXECUTOR_GIFT,
+    FIRST_TASK_SECONDS,
     PYTHON_GIFT,
+    Gift,
     GroundHost,
     HostProcess,
     HostShape,
@@ -37,40 +39,80 @@ def test_executors_and_their_python_get_gifts_and_nothing_else_does():
     assert find_gifts(everything) == {20: EXECUTOR_GIFT, 30: PYTHON_GIFT}
 
 
+JAVA, PYTHON = {20: Gift(6.0, rests=2)}, {30: Gift(2.0, rests=1)}
+
+
+class Warming:
+    """The warm-up of a host, told of its CPU seconds while it computes on one core or rests."""
+
+    def __init__(self):
+        self.warm_up, self.now, self.used = WarmUp(), 100.0, 3.0
+
+    def compute(self, seconds, gifts):
+        """Return whether the host is warming up after so many seconds of computing."""
+        self.now, self.used = self.now + seconds, self.used + seconds
+        return self.warm_up.judge(gifts, self.used, self.now)
+
+    def rest(self, seconds, gifts):
+        self.now, self.used = self.now + seconds, self.used + 0.01 * seconds
+        return self.warm_up.judge(gifts, self.used, self.now)
+
+
 def test_a_host_warms_up_until_the_gift_of_cpu_seconds_is_used():
-    warm_up = WarmUp()
-    assert not warm_up.judge({}, used=3.0)
-    assert warm_up.judge({20: 6.0}, used=3.0)
-    assert warm_up.judge({20: 6.0}, used=8.9)
-    assert not warm_up.judge({20: 6.0}, used=9.0)
-    assert not warm_up.judge({20: 6.0}, used=50.0)
+    host = Warming()
+    assert not host.compute(0.0, {})
+    assert host.compute(0.0, JAVA)
+    assert host.compute(5.9, JAVA)
+    assert not host.compute(0.1, JAVA)
+    assert not host.compute(40.0, JAVA)
 
 
-def test_what_is_left_of_a_gift_waits_for_the_first_task_and_is_added_to_the_next_gift():
-    warm_up = WarmUp()
-    warm_up.judge({20: 6.0}, used=3.0)
-    assert warm_up.judge({20: 6.0}, used=6.0)
-    assert warm_up.judge({20: 6.0, 30: 2.0}, used=6.0)
-    assert warm_up.judge({20: 6.0, 30: 2.0}, used=10.9)
-    assert not warm_up.judge({20: 6.0, 30: 2.0}, used=11.0)
+def test_what_is_left_of_a_gift_is_added_to_the_next_gift():
+    host = Warming()
+    host.compute(0.0, JAVA)
+    assert host.compute(3.0, JAVA)
+    assert host.compute(0.0, JAVA | PYTHON)
+    assert host.compute(4.9, JAVA | PYTHON)
+    assert not host.compute(0.1, JAVA | PYTHON)
+
+
+def test_an_executor_that_rests_before_its_first_task_keeps_some_for_it():
+    host = Warming()
+    host.compute(0.0, JAVA)
+    assert host.compute(2.0, JAVA)
+    assert host.rest(60.0, JAVA)
+    assert host.compute(FIRST_TASK_SECONDS - 0.7, JAVA), "the classes of the first task"
+    assert not host.compute(0.8, JAVA)
+
+
+def test_an_executor_that_rests_after_its_first_task_keeps_nothing():
+    host = Warming()
+    host.compute(0.0, JAVA)
+    host.rest(2.0, JAVA)
+    assert host.compute(1.0, JAVA)
+    assert not host.rest(2.0, JAVA)
+    assert host.compute(0.0, JAVA | PYTHON), "a Python that starts later has its own"
+    assert host.compute(1.5, JAVA | PYTHON)
+    assert not host.rest(1.0, JAVA | PYTHON)
 
 
 def test_an_executor_that_comes_later_gets_a_whole_gift():
-    warm_up = WarmUp()
-    warm_up.judge({20: 6.0}, used=3.0)
-    assert not warm_up.judge({20: 6.0}, used=100.0)
-    assert not warm_up.judge({}, used=101.0)
-    assert warm_up.judge({21: 6.0}, used=101.0)
-    assert warm_up.judge({21: 6.0}, used=106.9)
-    assert not warm_up.judge({21: 6.0}, used=107.0)
+    host = Warming()
+    host.compute(0.0, JAVA)
+    assert not host.compute(100.0, JAVA)
+    assert not host.compute(1.0, {})
+    later = {21: JAVA[20]}
+    assert host.compute(0.0, later)
+    assert host.compute(5.9, later)
+    assert not host.compute(0.1, later)
 
 
 def test_gifts_can_be_taken_back():
-    warm_up = WarmUp()
-    assert warm_up.judge({20: 6.0}, used=3.0)
-    warm_up.end()
-    assert not warm_up.judge({20: 6.0}, used=3.0)
-    assert warm_up.judge({20: 6.0, 30: 2.0}, used=3.0), "of what has started by then"
+    host = Warming()
+    assert host.compute(0.0, JAVA)
+    host.warm_up.end()
+    assert not host.compute(0.0, JAVA)
+    assert host.compute(0.0, JAVA | PYTHON), "of what has started by then"
 
 
 @pytest.mark.parametrize(
@@ -150,10 +192,10 @@ def test_a_host_is_at_full_speed_while_its_executor_starts(host, group, executor
     host.limit()
     assert quota(group) == -1 and host.is_at_full_speed
     assert host.executors() == [executor.pid]
-    show_figures(group, cpu_seconds=EXECUTOR_GIFT - 0.1)
+    show_figures(group, cpu_seconds=EXECUTOR_GIFT.seconds - 0.1)
     host.look()
     assert quota(group) == -1
-    show_figures(group, cpu_seconds=EXECUTOR_GIFT)
+    show_figures(group, cpu_seconds=EXECUTOR_GIFT.seconds)
     host.look()
     assert quota(group) == 50_000 and not host.is_at_full_speed
 
