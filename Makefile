@@ -32,10 +32,9 @@ redis:
 demo: java $(READY)
 	@$(BIN)/penstock demo
 
-# Tests on a cluster run one after the other in one process, the fast ones beside them in the others. No new one starts
-# after the session's time, which leaves room for a machine with other work on it.
+# No new test starts after the session's time, which leaves room for a machine with other work on it.
 test: java postgres redis $(READY) lint
-	$(BIN)/pytest -m "not soak" --numprocesses=logical --dist=loadgroup --session-timeout=2400
+	@scripts/test.sh $(BIN)/pytest --session-timeout=2400
 
 test-busy: java postgres redis $(READY)
 	@scripts/busy.sh 3 $(MAKE) test

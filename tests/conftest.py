@@ -1,4 +1,4 @@
-"""Tests on a cluster run one after the other in one process; all others fill the time that these leave."""
+"""Fast tests first, so that what needs no cluster fails in seconds."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,13 +16,8 @@ settings.register_profile("fuzz", deadline=None, max_examples=1000)
 settings.load_profile("penstock")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests on a cluster into one group: two clusters at once slow each other down."""
     items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
-    for item in items:
-        if item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.xdist_group("cluster"))
 
 
 @pytest.fixture

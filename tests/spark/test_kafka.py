@@ -2,6 +2,7 @@
 
 import threading
 import time
+from statistics import median
 from typing import Any
 
 import orjson
@@ -73,6 +74,14 @@ def topic(broker):
     return "events"
 
 
+@pytest.fixture
+def producer(broker, topic):
+    producing = SteadyProducer(broker, topic)
+    yield producing
+    if producing.is_alive():
+        producing.stop()
+
+
 @pytest.fixture(scope="module")
 def spark(local_cluster):
     session = local_cluster(held=2)
@@ -112,21 +121,20 @@ def records_read(query, newest):
     return sum(report.numInputRows for report in query.recentProgress if report.batchId <= newest)
 
 
-def test_offered_rate_and_backlog_are_those_of_the_producer(spark, broker, topic, query):
+def test_offered_rate_and_backlog_are_those_of_the_producer(spark, producer, query):
     source = SparkSource(spark)
-    producer = SteadyProducer(broker, topic)
     producer.start()
     watch(source, "from_kafka", lambda seen: bool(seen.batches))
     before, begun = producer.produced, time.monotonic()
-    wait_for("a window's worth of records", lambda: producer.produced >= before + 6 * RATE)
-    window = source.observe(time.time())
-    produced = producer.produced
-    # on a busy machine the producer is late, too
+    # on a busy machine a batch is late now and then, and the producer, too
+    windows = [watch(source, "from_kafka", lambda seen: bool(seen.batches))[0] for _ in range(5)]
+    window, produced = windows[-1], producer.produced
     really = (produced - before) / (time.monotonic() - begun)
     read = records_read(query, query_of(window, "from_kafka").batches[-1].batch_id)
     rate = only_source(window)
 
-    assert rate.offered_per_second == pytest.approx(really, rel=0.2)
+    offered = median(only_source(window).offered_per_second for window in windows)
+    assert offered == pytest.approx(really, rel=0.2)
     assert rate.observed_per_second < 1.2 * READ_PER_TRIGGER / PERIOD_SECONDS
     waits_anyway = 2 * RATE * PERIOD_SECONDS
     assert rate.backlog_records == pytest.approx(produced - read - waits_anyway, abs=1.5 * RATE)

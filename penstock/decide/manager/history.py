@@ -175,7 +175,8 @@ class Decision:
 class Trial:
     """An action, and how things stood before it: what it is judged by later.
 
-    `waited` counts the windows in which a further growth has waited for that judgement.
+    `waited` counts the windows in which a further growth has waited for that judgement; `wanted` is the size
+    that a limit on steps has cut.
     """
 
     action: Scale
@@ -183,6 +184,7 @@ class Trial:
     measured_before: tuple[LoadSample, ...]
     rollback: bool = False
     waited: int = 0
+    wanted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

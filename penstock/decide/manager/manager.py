@@ -54,6 +54,7 @@ from penstock.decide.manager.proposals import (
     grows,
     object_to_move,
     object_to_proposal,
+    tell_cut_step,
     tell_oversize,
     write_sizes,
 )
@@ -92,8 +93,8 @@ class ScalingManager:
         self.settings, self.restarts = settings, restarts
         self.state = ManagerState()
         self.band = UtilisationBand(settings.utilisation_low, (goals or Goals()).utilisation)
-        bounds = bounds or SizeBounds()
-        limits = Bounds(bounds.least, bounds.most)
+        self.bounds = bounds or SizeBounds()
+        limits = Bounds(self.bounds.least, self.bounds.most)
         # First the rules that ask whether there is reason to change at all, then those that bend how far:
         # the delay raises a reduction, so what is minor is asked after it; the step is cut from a change that
         # is real; the bounds are the user's hard limits and have the last word.
@@ -121,7 +122,7 @@ class ScalingManager:
         """Say what becomes of the policy's answer to this window."""
         verdict = self._wait_if_too_early(now, window) or self._consider(now, window, answer)
         held, state = window.parallelism, self.state
-        pending = find_pending_size(answer, verdict, held)
+        pending = find_pending_size(answer, verdict, held) or tell_cut_step(verdict, state.trial)
         since = find_oversize(state.oversized_since, now, answer, verdict, held)
         if (pending, since) != (state.pending_size, state.oversized_since):
             self.state = replace(state, pending_size=pending, oversized_since=since)
@@ -331,9 +332,12 @@ class ScalingManager:
         self, situation: Situation, scale: Scale, guardrails: Sequence[Guardrail], rollback: bool = False
     ) -> Verdict:
         notes: list[str] = []
+        uncut = scale.parallelism
         # all rules but the bounds are about changes, and let what is held pass
         changes = scale.parallelism != situation.held
         for guardrail in guardrails if changes else self.rollback_guardrails:
+            if isinstance(guardrail, LargestStepUp):
+                uncut = scale.parallelism
             opinion = guardrail.apply(scale, situation)
             if isinstance(opinion, Rejected):
                 return opinion
@@ -343,7 +347,8 @@ class ScalingManager:
             scale = opinion
         if dict(scale.parallelism) == dict(situation.held):
             return NothingToDo(scale.reason)
-        trial = Trial(scale, dict(situation.held), self.state.measured, rollback)
+        wanted = {unit: min(size, self.bounds.most) for unit, size in uncut.items()}
+        trial = Trial(scale, dict(situation.held), self.state.measured, rollback, wanted=wanted)
         self.state = replace(self.state, prepared=trial)
         return Accepted(scale, tuple(notes))
 

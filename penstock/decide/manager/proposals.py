@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 
 from penstock.dataflow.readiness import NotReady
+from penstock.decide.manager.history import Trial
 from penstock.decide.policy import (
     HELD_LOAD,
     HELD_UTILISATION,
@@ -20,7 +21,7 @@ from penstock.decide.policy import (
     Resize,
     Scale,
 )
-from penstock.decide.verdict import Accepted, Rejected, Verdict
+from penstock.decide.verdict import Accepted, Rejected, Verdict, Waiting
 
 _NEEDS_RESTARTS = "nothing here restarts the application, as new executor settings would need"
 _NOT_BY_POLICIES = "state is moved by the mover and by operators, not by policies"
@@ -48,6 +49,13 @@ def find_pending_size(answer: Proposal | NotReady, verdict: Verdict, held: Mappi
         return None
     shrinks = any(size < held.get(unit, size) for unit, size in answer.parallelism.items())
     return verdict.reason if shrinks or not isinstance(verdict, Rejected) else None
+
+
+def tell_cut_step(verdict: Verdict, trial: Trial | None) -> str | None:
+    """Say that the last step went less far than was asked for; None where it did, or the size was judged."""
+    if trial is None or not isinstance(verdict, Waiting) or not grows(trial.wanted, trial.action.parallelism):
+        return None
+    return f"the last step went less far than {write_sizes(trial.wanted)}"
 
 
 TOO_LARGE_SECONDS = 900.0

@@ -39,6 +39,23 @@ def test_a_move_is_accepted_during_warm_up():
     assert judge_move(run) == Accepted(MOVE)
 
 
+@pytest.mark.parametrize(("most", "accepted"), [(100, False), (4, True)], ids=["a cut step", "the most"])
+def test_the_rest_of_a_step_that_was_cut_comes_before_a_move(most: int, accepted: bool):
+    """State that begins to move in the warm-up keeps back the size that is known to be needed."""
+    run = Run(EAGER.change(largest_step_up=2.0, warm_up_intervals=2), held=2, bounds=SizeBounds(most=most))
+    while not isinstance(verdict := run.step(scale(6)), Accepted):
+        assert run.now < 1200.0
+    assert size(verdict) == 4
+    run.perform(verdict)
+    run.now += 1.0
+    assert isinstance(run.step(NotReady("its first batch runs", "a batch")), Waiting)
+    verdict = judge_move(run)
+    assert isinstance(verdict, Accepted) is accepted
+    assert accepted or verdict == Rejected(
+        "size-first", f"the size may be about to change: the last step went less far than {EXECUTORS} 6"
+    )
+
+
 def test_a_move_is_rejected_while_an_action_is_under_way():
     run = Run()
     run.manager.action_started(run.now, run.step(scale(6)).action)

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Runs all tests: `test.sh PYTEST...`. Those on a cluster run one after the other, since two clusters at once slow each
+# other down, and wait much; the fast ones fill that time, and tell their result in one piece when they have ended.
+set -u
+told=$(mktemp)
+trap 'kill "$fast" 2>/dev/null; rm -f "$told"' EXIT INT TERM
+(nice -n 5 "$@" -m "not spark" --numprocesses="$(($(nproc) > 2 ? $(nproc) - 1 : 1))" >"$told" 2>&1; code=$?; echo; cat "$told"; exit $code) &
+fast=$!
+"$@" -m "spark and not soak"
+cluster=$?
+wait "$fast"
+[ $? -eq 0 ] && [ $cluster -eq 0 ]
