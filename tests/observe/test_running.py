@@ -65,6 +65,12 @@ def test_done_and_running_tasks_of_a_stage():
     assert not seen.is_over
 
 
+def test_a_task_that_has_just_been_launched_has_no_duration_yet():
+    """Spark's store lists it before the first heartbeat, with nothing where the duration will be."""
+    tasks = [task(0, status="RUNNING", duration=None, taskMetrics={})]
+    assert read_running_stage("scan", stage(), tasks).running_seconds.tolist() == [0.0]
+
+
 def test_a_stage_that_waits_for_its_turn():
     seen = read_running_stage("count", stage("PENDING", active=0), [])
     assert (seen.tasks_done, seen.tasks_running, seen.done, seen.is_over) == (0, 0, None, False)

@@ -137,6 +137,8 @@ class FileTrack:
         """Take in one report; the answer is a warning, where one is due."""
         self.arrivals, self.files = None, None
         first, last = _entry(source.start_offset), _entry(source.end_offset)
+        if source.end_offset is None:
+            return None
         if last is None:
             return f"{source.description}: an offset of its log was expected, not {source.end_offset!r}"
         begin = -1 if first is None else first

@@ -228,6 +228,10 @@ def test_a_running_batch_has_its_files_in_the_backlog():
     assert track.offered(90.0, 100.0, PERIOD)[1] == pytest.approx(5 * (90 - 10))
 
 
+def test_before_the_first_file_there_is_no_offset_and_nothing_to_tell():
+    assert FileTrack().add(SourceProgress(FILES, None, None, None, 0.0), 0.0) is None
+
+
 def test_an_offset_of_another_form_is_told():
     track = FileTrack()
     told = SourceProgress(FILES, None, "odd", None, 5.0)
