@@ -39,12 +39,12 @@ HOST = HostShape(cores=1, cpu=0.15)
 BUSY_SLOTS, DAY_BUSY_SLOTS = 2.6, 5.0
 """Slots that a load keeps busy, and that a day does at its peak: the rest of the eight is headroom."""
 
-LENGTHS = {"under": 80.0, "over": 120.0}
+LENGTHS = {"under": 75.0, "over": 125.0}
 """Seconds of input: a release waits for `scale_down_delay`, 60 s by default, a growth for nothing."""
 QUICK_LENGTHS = {"under": 95.0, "over": 125.0}
 MORE_FOR_CHANGE = 60.0
-SEARCH_SECONDS, DYNAMIC_SECONDS, DAY_SECONDS, IDLE_SECONDS = 45.0, 50.0, 480.0, 90.0
-BESIDE_SECONDS = 22.0
+SEARCH_SECONDS, DYNAMIC_SECONDS, DAY_SECONDS, IDLE_SECONDS = 40.0, 50.0, 360.0, 90.0
+BESIDE_SECONDS = 30.0
 """Seconds of a trial without input: the driver starts, the last batches end, the output is compared."""
 GROUND_SECONDS = 30.0
 SEARCH_RUNS = 1.5
