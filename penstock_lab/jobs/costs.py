@@ -32,7 +32,7 @@ COSTS: Mapping[str, Cost] = {
     "small-files-lookup": Cost(0.010, 100e-6, is_guess=True),
     "large-files": Cost(0.0, 115e-6),
     # a fifth of the orders are repeated, and not called for
-    "no-trigger": Cost(0.004 * 0.8, 100e-6, is_guess=True),
+    "no-trigger": Cost(0.004 * 0.8, 100e-6),
     "available-now": Cost(0.0, 90e-6),
     "static-join": Cost(0.0, 490e-6),
     # every other record is an order, and hashed
