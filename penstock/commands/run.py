@@ -94,9 +94,10 @@ def supervise(
     user's word, and outrank what an earlier run was found to need. With `quiet` the driver's standard output
     goes to standard error.
     """
+    from penstock.act.restart.job_lock import JobLock
     from penstock.act.restart.shell import Job, Supervisor
     from penstock.decide.sage.sizes import sizing_settings
-    from penstock.journal.store import open_journal
+    from penstock.journal.store import journal_at
 
     def command(found: Mapping[str, str]) -> list[str]:
         sizes = sizing_settings(found)
@@ -105,10 +106,12 @@ def supervise(
         python = [sys.executable, "-P", "-m", "penstock.cli"]
         return [*python, "run", *options, *pairs, str(script), *arguments]
 
-    with closing(open_journal(settings.run.journal)) as journal:
+    # a journal that is away keeps no job from running
+    with closing(journal_at(settings.run.journal)) as journal:
         output = sys.stderr.fileno() if quiet else None
         job = Job(name_job(script, arguments), command, output, dict(given), settings.restart.rules)
-        supervisor = Supervisor(job, journal, settings.restart, say)
+        lock = JobLock(Path(settings.run.runtime_directory), job.name)
+        supervisor = Supervisor(job, lock, journal, settings.restart, say)
         code = supervisor.run()
     return {
         "script": str(script),
@@ -161,7 +164,10 @@ def _run_attached(
     script: Path, arguments: list[str], config: Path | None, chosen: Mapping[str, str], as_json: bool
 ) -> int:
     """Run the script with an autopilot for each session that it starts; return its exit code."""
+    from penstock.act.restart.job_lock import hold_inherited_lock
     from penstock.runtime.attach import attach
+
+    hold_inherited_lock()
 
     attach_to = partial(attach, config=config, settings=chosen)
     watcher = SessionWatcher(find=find_active_session, attach=attach_to, say=say)
