@@ -26,7 +26,7 @@ from penstock.journal.notebook import add_memory
 from penstock.journal.store import Journal, journal_at
 from penstock.migrate.mover import MoveProposer
 from penstock.migrate.spark_mover import SparkMover
-from penstock.observe.executors.metrics import listener_on
+from penstock.observe.executors.metrics import find_sink, listener_on
 from penstock.observe.executors.spark_sizing import SizingSource
 from penstock.observe.executors.standalone import StandaloneCluster
 from penstock.observe.services.scraping import Scraper, list_scrapes
@@ -173,13 +173,18 @@ def _find_executor_board(spark: Any, settings: Settings) -> tuple[Any, Notes]:
         )
     if settings.executor_metrics.port == 0:
         return None, ("executor_metrics_port is not set, so executors cannot report what they use",)
-    host = _read_conf(spark).get("spark.metrics.conf.*.sink.statsd.host", "")
-    if not host:
+    sink = find_sink(_read_conf(spark), settings.executor_metrics.port)
+    if sink is None:
         return None, ("Spark's StatsD sink is not set up, so executors do not report what they use",)
     try:
-        return listener_on(host, settings.executor_metrics.port).board, ()
+        listener = listener_on(sink.host, settings.executor_metrics.port, sink.prefix)
     except PenstockError as error:
         return None, (str(error),)
+    if listener.secret != sink.prefix:
+        return None, ("Spark was not told the secret of executors' reports, so they are not believed",)
+    return listener.board, () if sink.prefix else (
+        "executors report without a secret: whoever reaches the port can send false figures",
+    )
 
 
 @contextmanager

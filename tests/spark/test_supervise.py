@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from penstock.decide.outcome import Status
@@ -133,8 +134,24 @@ def overridden(
         return first, journal.action(action.action_id), told
 
 
+def check_that_no_command_line_shows_the_secret() -> None:
+    """Executors' reports are believed by a word that Spark reads from a file of its user's own."""
+
+    def submitted() -> list[str]:
+        ours = psutil.Process().children(recursive=True)
+        return next(([*one.cmdline()] for one in ours if "--properties-file" in one.cmdline()), [])
+
+    words = wait_for("Spark's command line", submitted, patience=PATIENCE)
+    file = Path(words[words.index("--properties-file") + 1])
+    (secret,) = [line.split()[1] for line in file.read_text().splitlines()]
+    assert len(secret) == 32 and file.stat().st_mode & 0o077 == 0
+    shown = [one.info["cmdline"] or [] for one in psutil.process_iter(["cmdline"])]
+    assert not any(secret in word for words in shown for word in words)
+
+
 def test_a_forced_heap_restarts_the_job_and_its_output_is_right(environment, tmp_path):
     with running(environment, tmp_path) as job:
+        check_that_no_command_line_shows_the_secret()
         first, action, told = overridden(job, tmp_path, force="P1")
 
     assert action.status is Status.DONE, action.detail
