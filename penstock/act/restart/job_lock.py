@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,9 @@ def hold_inherited_lock() -> None:
     """Hold the lock of this driver's job to its end, and let nothing that it starts hold it longer."""
     number = os.environ.pop(VARIABLE, "")
     if number.isdecimal():
-        os.set_inheritable(int(number), False)
+        # whoever passes the variable on may have closed the file
+        with suppress(OSError):
+            os.set_inheritable(int(number), False)
 
 
 def _read_holder(file: int) -> str:

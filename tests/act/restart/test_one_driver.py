@@ -165,3 +165,10 @@ def test_a_holder_that_is_not_readable_is_not_named(tmp_path: Path, note: bytes)
     with file.open("rb") as opened, pytest.raises(BlockingIOError):
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     first.close()
+
+
+@pytest.mark.parametrize("number", ["987654", "-1", "x", ""])
+def test_a_lock_that_was_not_inherited_is_no_trouble(number: str):
+    check = "from penstock.act.restart.job_lock import hold_inherited_lock as hold; hold(); hold()"
+    environment = {**os.environ, "SUPERVISED_LOCK": number}
+    subprocess.run([sys.executable, "-c", check], cwd=ROOT, env=environment, check=True)
