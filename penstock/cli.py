@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ import typer
 from penstock import __version__
 from penstock.commands import config, diagnosis, fleet, journal, laboratory, live, offline, pipeline, run
 from penstock.commands.printing import DONE, FAILED, complain, report_bad_usage, report_errors
+from penstock.view.foreign_text import PlainFormatter
 
 INTERRUPTED = 130
 _OUTPUT_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -86,6 +88,9 @@ def perform(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Run the command of this process and end with its exit code."""
+    if logging.lastResort is not None:
+        # warnings of commands that set up no log of their own
+        logging.lastResort.setFormatter(PlainFormatter("%(message)s"))
     try:
         sys.exit(perform())
     except BrokenPipeError:

@@ -18,7 +18,8 @@ from penstock.simulate.loading import parse
 from tests.fakes import a_query, a_window
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "penstock_lab" / "NOTEBOOK.md"])
+OTHER_PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "penstock_lab" / "NOTEBOOK.md"]
+PAGES = sorted([*OTHER_PAGES, *(ROOT / "docs").rglob("*.md")])
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")

@@ -142,7 +142,7 @@ def run_diagnosis(
 
     if follow:
         window_seconds = span.window_us / 1e6 if span.window_us else FOLLOW_WINDOW_SECONDS
-        _follow(path, window_seconds, Console(stderr=True) if as_json else console)
+        _follow(path, window_seconds, terminal(error=True) if as_json else console)
     found = diagnose_path(path, span, progress, drawn=bool(outputs))
     for file, render in (outputs or {}).items():
         write_output(file, render(found))

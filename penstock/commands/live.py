@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -53,6 +52,7 @@ def watch(
 
     With --json it is shown once, as `status` does.
     """
+    from penstock.view.foreign_text import replace_all_controls
     from penstock.view.run_terminal import format_run_line, render_run
 
     running = find_running(application, config)
@@ -69,7 +69,7 @@ def watch(
                 return
     else:
         for seen in _follow_status(running):
-            sys.stdout.write(format_run_line(seen) + "\n")
+            sys.stdout.write(replace_all_controls(format_run_line(seen)) + "\n")
             sys.stdout.flush()
 
 
@@ -250,7 +250,7 @@ def _follow_migration(running: Running, before: dict[str, Any] | None) -> dict[s
         TimeElapsedColumn(),
     )
     try:
-        with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+        with Progress(*columns, console=terminal(error=True), disable=not sys.stderr.isatty()) as bar:
             task = bar.add_task("moving bins", total=None, batch="")
             for seen in _poll_migration(running, before):
                 batch, steady = seen.get("batch_seconds"), seen.get("steady_seconds")

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.text import Text
 
 from penstock.commands.config import Conf, Config, parse_conf, parse_seconds
 from penstock.commands.live import locate_sockets
-from penstock.commands.printing import Json, answer, say, write_output
+from penstock.commands.printing import Json, answer, say, terminal, write_output
 from penstock.errors import BadInput, NotFound
 from penstock.runtime import control
 
@@ -150,7 +150,7 @@ def _show_graph(layout: Layout, seen: dict[str, Any]) -> Group:
 def _show_functions(layout: Layout, seen: dict[str, Any]) -> Group:
     from penstock.view.pipeline import render_functions
 
-    narrow = Console().width < _WIDE
+    narrow = terminal().width < _WIDE
     return _add_decision(seen, render_functions(layout, seen["functions"], seen["pipeline"], narrow))
 
 

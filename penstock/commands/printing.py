@@ -19,9 +19,10 @@ from typing import Annotated, Any, ParamSpec
 
 import orjson
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from penstock.errors import BadInput, PenstockError
+from penstock.view.foreign_text import PlainConsole, escape_controls, replace_all_controls
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 _CANNOT_BE_LOOKED_AT = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
@@ -109,12 +110,12 @@ def answer(result: Mapping[str, Any], as_json: bool, shown: RenderableType) -> N
         terminal().print(shown)
 
 
-def terminal() -> Console:
-    """Return standard output for people; what its encoding does not have becomes a question mark."""
+def terminal(error: bool = False) -> PlainConsole:
+    """Return standard output or error for people; what its encoding does not have becomes a question mark."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     # a name that holds :100: is no picture
-    return Console(emoji=False)
+    return PlainConsole(emoji=False, stderr=error)
 
 
 def print_json(result: Mapping[str, Any]) -> None:
@@ -131,9 +132,10 @@ def json_line(result: Mapping[str, Any]) -> bytes:
     """Return the result as one line of JSON."""
     options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
     try:
-        return orjson.dumps(dict(result), default=str, option=options)
+        line = orjson.dumps(dict(result), default=str, option=options)
     except TypeError:
-        return orjson.dumps(_sound(dict(result)), default=str, option=options)
+        line = orjson.dumps(_sound(dict(result)), default=str, option=options)
+    return escape_controls(line.decode()).encode()
 
 
 def _sound(value: Any) -> Any:
@@ -169,7 +171,7 @@ def complain(message: str) -> None:
 def say(message: str) -> None:
     """Print a remark for people on standard error, so that standard output stays clean."""
     if sys.stderr is not None:
-        sys.stderr.write(f"penstock: {' '.join(_sound(message).split())}\n")
+        sys.stderr.write(f"penstock: {replace_all_controls(' '.join(_sound(message).split()))}\n")
         sys.stderr.flush()
 
 

@@ -22,8 +22,9 @@ from penstock.runtime.launch import (
     find_active_session,
     flush_output,
     run_script,
-    write_submit_arguments,
+    submitting,
 )
+from penstock.view.foreign_text import PlainFormatter
 
 if TYPE_CHECKING:
     from penstock.settings.model import Settings
@@ -66,11 +67,10 @@ def run(
         if as_json:
             print_json(result)
         raise typer.Exit(result["exit_code"])
-    spark_conf |= _open_listener(settings, spark_conf)
-    if spark_conf:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = write_submit_arguments(spark_conf, os.environ)
+    shown, hidden = _open_listener(settings, spark_conf)
     _speak_up()
-    raise typer.Exit(_run_attached(script, arguments or [], config, chosen, as_json))
+    with submitting({**spark_conf, **shown}, hidden):
+        raise typer.Exit(_run_attached(script, arguments or [], config, chosen, as_json))
 
 
 def _repeat_options(policy: str | None, config: Path | None, conf: list[str] | None) -> list[str]:
@@ -94,9 +94,10 @@ def supervise(
     user's word, and outrank what an earlier run was found to need. With `quiet` the driver's standard output
     goes to standard error.
     """
+    from penstock.act.restart.job_lock import JobLock
     from penstock.act.restart.shell import Job, Supervisor
     from penstock.decide.sage.sizes import sizing_settings
-    from penstock.journal.store import open_journal
+    from penstock.journal.store import journal_at
 
     def command(found: Mapping[str, str]) -> list[str]:
         sizes = sizing_settings(found)
@@ -105,10 +106,12 @@ def supervise(
         python = [sys.executable, "-P", "-m", "penstock.cli"]
         return [*python, "run", *options, *pairs, str(script), *arguments]
 
-    with closing(open_journal(settings.run.journal)) as journal:
+    # a journal that is away keeps no job from running
+    with closing(journal_at(settings.run.journal)) as journal:
         output = sys.stderr.fileno() if quiet else None
         job = Job(name_job(script, arguments), command, output, dict(given), settings.restart.rules)
-        supervisor = Supervisor(job, journal, settings.restart, say)
+        lock = JobLock(Path(settings.run.runtime_directory), job.name)
+        supervisor = Supervisor(job, lock, journal, settings.restart, say)
         code = supervisor.run()
     return {
         "script": str(script),
@@ -145,23 +148,29 @@ def _check(
     return settings
 
 
-def _open_listener(settings: Settings, spark_conf: Mapping[str, str]) -> dict[str, str]:
-    """Open the port to which executors report, if asked for, and say what Spark must be told of it."""
+def _open_listener(
+    settings: Settings, spark_conf: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Open the port to which executors report, if asked for; say what Spark must be told, and in secret."""
     if settings.executor_metrics.mode == "off":
-        return {}
-    from penstock.observe.executors.metrics import address_for, listener_on, metrics_conf
+        return {}, {}
+    from penstock.observe.executors.metrics import address_for, listener_on, metrics_conf, secret_conf
 
     host = address_for(spark_conf.get("spark.master", "local"), os.environ.get("SPARK_LOCAL_IP"))
     listener = listener_on(host, settings.executor_metrics.port)
     conf = metrics_conf(listener.host, listener.port, settings.executor_metrics.every)
-    return {**conf, "spark.penstock.executor_metrics_port": str(listener.port)}
+    port = {"spark.penstock.executor_metrics_port": str(listener.port)}
+    return {**conf, **port}, secret_conf(listener.secret)
 
 
 def _run_attached(
     script: Path, arguments: list[str], config: Path | None, chosen: Mapping[str, str], as_json: bool
 ) -> int:
     """Run the script with an autopilot for each session that it starts; return its exit code."""
+    from penstock.act.restart.job_lock import hold_inherited_lock
     from penstock.runtime.attach import attach
+
+    hold_inherited_lock()
 
     attach_to = partial(attach, config=config, settings=chosen)
     watcher = SessionWatcher(find=find_active_session, attach=attach_to, say=say)
@@ -185,7 +194,7 @@ def _speak_up() -> None:
     """Let people see what the autopilot does, without touching the script's own logging."""
     logger = logging.getLogger("penstock")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("penstock: %(message)s"))
+    handler.setFormatter(PlainFormatter("penstock: %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False

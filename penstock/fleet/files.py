@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import stat
 from pathlib import Path
 
@@ -51,14 +52,22 @@ def _show_size(size: int) -> str:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one, never a part."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write beside, then rename: a reader sees the old file or the new one, never a part.
+
+    The unfinished file has a name that nobody can guess, and is a new one: whoever may write to the directory
+    could have laid a link there, or keep open what he made himself.
+    """
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         make_directory(path.parent)
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        unfinished.replace(path)
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            unfinished.replace(path)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise ActionFailed(f"{path}: cannot be written: {error.strerror}") from error
 

@@ -27,6 +27,16 @@ def make_own_directory(directory: Path, *owners: int) -> os.stat_result:
         raise Unsupported(f"cannot use the directory {directory}: {error}") from error
 
 
+def make_private_directory(directory: Path) -> None:
+    """Make the directory with mode 0700, or refuse one that others own or could write to."""
+    found = make_own_directory(directory, os.geteuid())
+    if not stat.S_ISDIR(found.st_mode):
+        raise Unsupported(f"{directory} is not a directory")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        # not repaired by us: a setting may point at a directory that is shared on purpose
+        raise Unsupported(f"{directory} is open to other users; its mode must be 0700")
+
+
 def require_owner(path: Path, *owners: int) -> None:
     """Refuse what belongs to anybody else, or is reached by anybody else's link."""
     for found in (path.lstat(), path.stat()):

@@ -69,7 +69,9 @@ class ServiceSettings(Section):
         "counter is written as `rate(name)`, and a quotient as `rate(seconds_sum)/rate(seconds_count)`.",
         json_schema_extra={"default_text": "none"},
     )
-    scrape_timeout: Duration = Field(2.0, gt=0, le=60, description="How long one scrape may take.")
+    scrape_timeout: Duration = Field(
+        2.0, gt=0, le=60, description="How long one scrape may take in all; no redirect is followed."
+    )
     standalone_master: Names = Field(
         (),
         description="The address of a standalone master's JSON, such as `http://master:8080/json/`: what is "

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ from penstock.journal.notebook import add_memory
 from penstock.journal.store import Journal, journal_at
 from penstock.migrate.mover import MoveProposer
 from penstock.migrate.spark_mover import SparkMover
-from penstock.observe.executors.metrics import listener_on
+from penstock.observe.executors.metrics import find_sink, listener_on
 from penstock.observe.executors.spark_sizing import SizingSource
+from penstock.observe.executors.standalone import StandaloneCluster
 from penstock.observe.services.scraping import Scraper, list_scrapes
 from penstock.observe.spark_session import application_id, application_name, can_change_executors
 from penstock.observe.spark_source import SparkSource
@@ -67,11 +68,12 @@ def assemble_autopilot(spark: Any, settings: Settings, report_to: str | None) ->
     mover = SparkMover(spark, settings.migration, source.state_tasks, settings.run.only_observes)
     actuator, notes = _build_actuator(spark, settings, source, mover)
     sized, unknown = _add_sizing(source, spark, settings, report_to)
-    around = look_around(journal, name, settings, desk or RecommendOnly())
+    cluster = _build_cluster(settings)
+    around = look_around(journal, name, desk or RecommendOnly(), cluster.hosts if cluster else None)
     policy = _assemble_steered_policy(spark, settings, journal, name, around, report_to)
     loop = assemble_loop(application_id(spark), settings, journal, sized, policy, actuator, mover, desk)
     state = StateControl(loop, mover, Repartitioning(loop.application, journal, mover.bins(spark)))
-    life = _live_with(settings, journal, mover, loop, name, desk)
+    life = _live_with((_build_scraper(settings), cluster or nullcontext()), journal, mover, loop, name, desk)
     alive = make_patient_check(lambda: spark.sparkContext._jsc is None, SparkStatus(spark).stopped)
     return Autopilot(loop, settings, name, alive, notes=notes + unknown, life=life, state=state)
 
@@ -130,7 +132,7 @@ def _assemble_steered_policy(
         return assemble_policy(settings, journal, name, around)
     own = settings.change(policy=name_need_policy(settings.run.policy))
     policy = assemble_policy(own, journal, name, around)
-    return report_to_fleet(policy, report_to, settings, journal, name, _read_conf(spark))
+    return report_to_fleet(policy, report_to, settings, journal, name, _read_conf(spark), around.hosts)
 
 
 def _build_actuator(
@@ -171,18 +173,28 @@ def _find_executor_board(spark: Any, settings: Settings) -> tuple[Any, Notes]:
         )
     if settings.executor_metrics.port == 0:
         return None, ("executor_metrics_port is not set, so executors cannot report what they use",)
-    host = _read_conf(spark).get("spark.metrics.conf.*.sink.statsd.host", "")
-    if not host:
+    sink = find_sink(_read_conf(spark), settings.executor_metrics.port)
+    if sink is None:
         return None, ("Spark's StatsD sink is not set up, so executors do not report what they use",)
     try:
-        return listener_on(host, settings.executor_metrics.port).board, ()
+        listener = listener_on(sink.host, settings.executor_metrics.port, sink.prefix)
     except PenstockError as error:
         return None, (str(error),)
+    if listener.secret != sink.prefix:
+        return None, ("Spark was not told the secret of executors' reports, so they are not believed",)
+    return listener.board, () if sink.prefix else (
+        "executors report without a secret: whoever reaches the port can send false figures",
+    )
 
 
 @contextmanager
 def _live_with(
-    settings: Settings, journal: Journal, mover: SparkMover, loop: Loop, name: str, desk: RestartDesk | None
+    watchers: Sequence[AbstractContextManager[object]],
+    journal: Journal,
+    mover: SparkMover,
+    loop: Loop,
+    name: str,
+    desk: RestartDesk | None,
 ) -> Iterator[None]:
     """Run what begins and ends with the autopilot's thread."""
     given = os.environ.get(ACTION_VARIABLE, "")
@@ -192,7 +204,8 @@ def _live_with(
     with ExitStack() as life:
         life.enter_context(closing(journal))
         life.enter_context(closing(mover))
-        life.enter_context(_build_scraper(settings))
+        for watcher in watchers:
+            life.enter_context(watcher)
         if desk is not None:
             desk.start(loop.application, name, loop.resume)
             life.enter_context(closing(desk))
@@ -204,3 +217,11 @@ def _build_scraper(settings: Settings) -> Scraper:
     services = settings.services
     scrapes = list_scrapes(services.addresses, services.metrics)
     return Scraper(scrapes, settings.manager.policy_interval / 2, services.scrape_timeout)
+
+
+def _build_cluster(settings: Settings) -> StandaloneCluster | None:
+    """Return what asks the master for free hosts, twice an interval; None where none is set."""
+    if not settings.services.standalone_master:
+        return None
+    (url,) = settings.services.standalone_master
+    return StandaloneCluster(url, settings.manager.policy_interval / 2, settings.services.scrape_timeout)

@@ -12,7 +12,6 @@ import re
 import secrets
 import socket
 import socketserver
-import stat
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from typing import Any
 import orjson
 
 from penstock.errors import ActionFailed, BadInput, NotFound, PenstockError, Unsupported
-from penstock.journal.private_files import make_own_directory
+from penstock.journal.private_files import make_private_directory
 
 log = logging.getLogger(__name__)
 
@@ -88,14 +87,9 @@ class ApplicationEnded(NotFound):
 def secure_directory(directory: Path) -> None:
     """Make the directory with mode 0700, or refuse one that others own or could write to."""
     try:
-        found = make_own_directory(directory, os.geteuid())
+        make_private_directory(directory)
     except Unsupported as error:
         raise Unsupported(f"no control socket: {error}") from error
-    if not stat.S_ISDIR(found.st_mode):
-        raise Unsupported(f"no control socket: {directory} is not a directory")
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        # not repaired by us: a setting may point at a directory that is shared on purpose
-        raise Unsupported(f"no control socket: {directory} is open to other users; its mode must be 0700")
 
 
 def socket_path(directory: Path, application: str) -> Path:

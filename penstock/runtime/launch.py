@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import logging
+import os
 import runpy
 import shlex
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
 from penstock.errors import PenstockError
+from penstock.units.texts import read_text
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_SECONDS = 0.25
 INTERRUPTED = 130
+SUBMIT, SHELL, PROPERTIES = "PYSPARK_SUBMIT_ARGS", "pyspark-shell", "--properties-file"
 
 
 class Handle(Protocol):
@@ -102,10 +106,50 @@ def _context(session: Any) -> Any:
     return getattr(session, "_sc", session)
 
 
+@contextmanager
+def submitting(shown: Mapping[str, str], hidden: Mapping[str, str]) -> Iterator[None]:
+    """Let Spark know these settings when it is started; hidden ones from a file that only this user can read.
+
+    A command line can be read by every user of the machine.
+    """
+    if not shown and not hidden:
+        yield
+        return
+    with ExitStack() as life:
+        environment: Mapping[str, str] = os.environ
+        if hidden:
+            file = life.enter_context(
+                tempfile.NamedTemporaryFile("w", prefix="penstock-", suffix=".properties")
+            )
+            environment = {SUBMIT: add_properties(os.environ.get(SUBMIT, SHELL), hidden, Path(file.name))}
+        os.environ[SUBMIT] = write_submit_arguments(shown, environment)
+        yield
+
+
 def write_submit_arguments(spark_conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
     """Write PYSPARK_SUBMIT_ARGS with these settings in front of what is there already."""
     pairs = [word for key, value in spark_conf.items() for word in ("--conf", f"{key}={value}")]
-    return f"{shlex.join(pairs)} {environment.get('PYSPARK_SUBMIT_ARGS', 'pyspark-shell')}"
+    return f"{shlex.join(pairs)} {environment.get(SUBMIT, SHELL)}"
+
+
+def add_properties(arguments: str, settings: Mapping[str, str], file: Path) -> str:
+    """Write these settings, after those of a file of the user's own, and have Spark read this file.
+
+    Spark reads one file: without one of the user's it is told to read its defaults all the same.
+    """
+    words = [part for word in shlex.split(arguments) for part in _split_option(word)]
+    own, rest = "", words
+    if PROPERTIES in words[:-1]:
+        at = words.index(PROPERTIES)
+        own, rest = read_text(Path(words[at + 1])) + "\n", words[:at] + words[at + 2 :]
+    defaults = [] if PROPERTIES in words else ["--load-spark-defaults"]
+    file.write_text(own + "".join(f"{key} {value}\n" for key, value in settings.items()), encoding="utf-8")
+    return shlex.join([PROPERTIES, str(file), *defaults, *rest])
+
+
+def _split_option(word: str) -> list[str]:
+    name, sign, value = word.partition("=")
+    return [name, value] if sign and name == PROPERTIES else [word]
 
 
 def run_script(path: Path, arguments: Sequence[str]) -> int:

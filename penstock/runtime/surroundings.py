@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from penstock.journal.store import Journal
     from penstock.settings.model import Settings
 
+    HostsNow = Callable[[ApplicationWindow], tuple[Host, ...]]
 
-def look_around(journal: Journal, name: str, settings: Settings, restarts: RestartJudge) -> Surroundings:
+
+def look_around(
+    journal: Journal, name: str, restarts: RestartJudge, hosts: HostsNow | None = None
+) -> Surroundings:
     """Return what tells a policy of operators, other applications, hosts, services and restarts."""
     from penstock.decide.surroundings import Surroundings
     from penstock.journal.overrides import OperatorsWord
@@ -28,7 +32,7 @@ def look_around(journal: Journal, name: str, settings: Settings, restarts: Resta
         services=BOARD.newest,
         said=OperatorsWord(journal, name),
         others=lambda: _recall_sizes_of_others(journal, name),
-        hosts=_find_hosts(settings) or Surroundings().hosts,
+        hosts=hosts or Surroundings().hosts,
         restarts=restarts,
     )
 
@@ -43,7 +47,13 @@ def name_need_policy(policy: str) -> str:
 
 
 def report_to_fleet(
-    policy: Policy, report_to: str, settings: Settings, journal: Journal, name: str, conf: Mapping[str, str]
+    policy: Policy,
+    report_to: str,
+    settings: Settings,
+    journal: Journal,
+    name: str,
+    conf: Mapping[str, str],
+    hosts: HostsNow | None = None,
 ) -> Policy:
     """Return the policy of an application that a fleet steers; the given one tells what it would need."""
     from penstock.decide.limits import WithinLimits
@@ -53,7 +63,7 @@ def report_to_fleet(
     from penstock.fleet.reporting import connect_to_fleet
     from penstock.observe.services.board import BOARD
 
-    known, hosts = Limits.of(settings.cluster, settings.bounds), _find_hosts(settings)
+    known = Limits.of(settings.cluster, settings.bounds)
 
     def limits(window: ApplicationWindow) -> Limits:
         return replace(known, hosts=hosts(window)) if hosts is not None else known
@@ -68,16 +78,6 @@ def is_obeyed(journal: Journal, name: str, force: Mapping[str, Any] | None) -> b
     """Tell whether an application's policy has decided by this force of an operator."""
     known = [journal.recall(name, kind).get("known", {}) for kind in _list_memory_kinds()]
     return force is not None and any(one.get("obeyed") == force["id"] for one in known)
-
-
-def _find_hosts(settings: Settings) -> Callable[[ApplicationWindow], tuple[Host, ...]] | None:
-    """Return what tells how much is free on each host now, where the settings say whom to ask."""
-    if not settings.services.standalone_master:
-        return None
-    from penstock.observe.executors.standalone import StandaloneCluster
-
-    (url,) = settings.services.standalone_master
-    return StandaloneCluster(url, settings.services.scrape_timeout).hosts
 
 
 def _recall_sizes_of_others(journal: Journal, name: str) -> dict[str, Mapping[str, Any]]:

@@ -62,7 +62,7 @@ class RunSettings(Section):
     )
     runtime_directory: Location = Field(
         default_factory=lambda: default_runtime_directory(os.environ),
-        description="The directory of the control sockets.",
+        description="The directory of the control sockets, and of the locks of supervised jobs.",
         json_schema_extra={
             "default_text": "`$XDG_RUNTIME_DIR/penstock`, or `penstock-<user id>` among the temporary files"
         },

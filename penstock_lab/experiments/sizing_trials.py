@@ -108,7 +108,7 @@ def try_heap(
     command: Sequence[str], place: Path, heap_mb: int, conf: Mapping[str, str], settled_batches: int
 ) -> HeapTrial:
     """Run the job at one heap size, and look at its only executor after so many batches."""
-    listener = MetricsListener("127.0.0.1", 0)
+    listener = MetricsListener("127.0.0.1", 0, secret="")
     given = {**conf, **metrics_conf("127.0.0.1", listener.port, 1.0), "spark.executor.memory": f"{heap_mb}m"}
     environment = {"PYSPARK_SUBMIT_ARGS": write_submit_arguments(given, {})}
     try:

@@ -5,6 +5,7 @@ Py4J calls seen to work on Spark 4.3: `requestTotalExecutors`, `killExecutors`, 
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +119,16 @@ def _await_all(spark: SparkSession, executors: int, timeout_seconds: float = 90)
         time.sleep(0.1)
 
 
+@cache
 def _quiet_start() -> str:
-    """A log configuration for the seconds until the session can be told its log level."""
-    file = Path(tempfile.gettempdir()) / f"penstock-log4j2-{os.getuid()}.properties"
+    """A log configuration for the seconds until the session can be told its log level.
+
+    A new file that nobody can foresee: whoever can write what Java's log is configured by can run code in it.
+    """
+    descriptor, name = tempfile.mkstemp(prefix="penstock-log4j2-", suffix=".properties")
+    os.close(descriptor)
+    file = Path(name)
+    atexit.register(file.unlink, missing_ok=True)
     file.write_text(
         "rootLogger.level = error\nrootLogger.appenderRef.stderr.ref = stderr\n"
         "appender.stderr.type = Console\nappender.stderr.name = stderr\n"

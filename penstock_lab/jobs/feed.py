@@ -16,6 +16,7 @@ from pathlib import Path
 import orjson
 
 from penstock.errors import PenstockError
+from penstock.fleet.files import write_whole
 from penstock_lab.jobs.catalog import OrdinaryJob, find_job
 from penstock_lab.jobs.contents import Fed
 from penstock_lab.jobs.feeds import Sent, pace_by_clock, run_feed, send_at_once
@@ -40,9 +41,7 @@ def feed_job(
 
 def _report(place: RunPlace, sent: Sent, fed: Fed, began: float, ended: bool = False) -> None:
     state = {**asdict(sent), "of_records": fed.records, "began": began, "ended": ended}
-    unfinished = place.feed_state.with_suffix(".unfinished")
-    unfinished.write_bytes(orjson.dumps(state))
-    unfinished.rename(place.feed_state)
+    write_whole(place.feed_state, orjson.dumps(state))
 
 
 def main() -> int:

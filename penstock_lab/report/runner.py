@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from penstock.errors import ActionFailed, BadInput
+from penstock.fleet.files import write_whole
 from penstock_lab.claims.claim import Claim, Judged, Verdict, to_plain
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, shorten_error
 
@@ -141,13 +142,7 @@ class State:
 
     def keep(self, outcomes: Sequence[PartOutcome]) -> None:
         """Write all to a new file, then rename it: a killed run leaves the old file or the new one."""
-        unfinished = self.path.with_name(f"{self.path.name}.unfinished")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished.write_bytes(orjson.dumps({"parts": [one.to_json() for one in outcomes]}))
-            unfinished.rename(self.path)
-        except OSError as error:
-            raise ActionFailed(f"cannot write {self.path}: {error.strerror}") from error
+        write_whole(self.path, orjson.dumps({"parts": [one.to_json() for one in outcomes]}))
 
 
 def run_parts(

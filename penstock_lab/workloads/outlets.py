@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import BadInput
+from penstock.fleet.files import write_whole
 
 QUEUE = 100_000
 """Records that a producer holds at most before they must be flushed."""
@@ -25,12 +26,13 @@ def dump_json(row: dict[str, Any]) -> bytes:
 
 def write_batch(batch: pa.RecordBatch, path: Path) -> None:
     """One file; a reader of the directory never sees it half written."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
     if path.suffix == ".json":
-        unfinished.write_bytes(b"".join(dump_json(row) + b"\n" for row in batch.to_pylist()))
+        content = b"".join(dump_json(row) + b"\n" for row in batch.to_pylist())
     else:
-        pq.write_table(pa.Table.from_batches([batch]), unfinished)
-    unfinished.rename(path)
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_batches([batch]), sink)
+        content = sink.getvalue().to_pybytes()
+    write_whole(path, content)
 
 
 class TopicWriter:

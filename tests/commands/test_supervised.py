@@ -89,6 +89,14 @@ def test_what_the_journal_says_is_not_run_unless_it_is_a_size(script: Path, tmp_
 
 
 @pytest.mark.parametrize("options", [(), ("--allow-restart",)])
+def test_the_job_runs_without_its_journal(script: Path, tmp_path: Path, options: tuple[str, ...]):
+    (tmp_path / "journal.db").mkdir()
+    done = ran(tmp_path, str(script), options=options)
+    assert done.returncode == 5, done.stderr
+    assert "given" in done.stdout
+
+
+@pytest.mark.parametrize("options", [(), ("--allow-restart",)])
 def test_nothing_is_imported_from_the_current_directory_and_all_from_beside_the_script(
     tmp_path: Path, options: tuple[str, ...]
 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -12,8 +13,13 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import Unsupported
-from penstock.runtime.launch import SessionWatcher, find_active_session, write_submit_arguments
+from penstock.errors import BadInput, Unsupported
+from penstock.runtime.launch import (
+    SessionWatcher,
+    add_properties,
+    find_active_session,
+    write_submit_arguments,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -125,6 +131,35 @@ def test_spark_settings_go_in_front_of_what_is_there() -> None:
     ]
     kept = write_submit_arguments({"spark.x": "y"}, {"PYSPARK_SUBMIT_ARGS": "--master local pyspark-shell"})
     assert kept == "--conf spark.x=y --master local pyspark-shell"
+
+
+def test_what_is_hidden_stands_in_a_file_that_only_its_user_can_read(tmp_path: Path) -> None:
+    check = """
+import os, shlex, stat, sys
+from pathlib import Path
+from penstock.runtime.launch import submitting
+with submitting({"spark.x": "y"}, {"spark.secret": "s3cret"}):
+    words = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
+    assert "s3cret" not in os.environ["PYSPARK_SUBMIT_ARGS"]
+    file = Path(words[words.index("--properties-file") + 1])
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and file.read_text() == "spark.secret s3cret\\n"
+    assert words[-1] == "pyspark-shell" and "--load-spark-defaults" in words and "spark.x=y" in words
+assert not file.exists()
+"""
+    environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
+    subprocess.run([sys.executable, "-c", check], check=True, cwd=ROOT, env=environment)
+
+
+@pytest.mark.parametrize("sign", [" ", "="])
+def test_properties_of_the_users_own_still_count(tmp_path: Path, sign: str) -> None:
+    theirs, ours = tmp_path / "theirs.conf", tmp_path / "ours.conf"
+    theirs.write_text("spark.a 1")
+    given = f"--master local --properties-file{sign}{theirs} pyspark-shell"
+    written = add_properties(given, {"spark.secret": "s"}, ours)
+    assert shlex.split(written) == ["--properties-file", str(ours), "--master", "local", "pyspark-shell"]
+    assert ours.read_text() == "spark.a 1\nspark.secret s\n"
+    with pytest.raises(BadInput, match="no such file"):
+        add_properties("--properties-file /none pyspark-shell", {"spark.secret": "s"}, ours)
 
 
 def run(tmp_path: Path, text: str, *before: str, after: tuple[str, ...] = ()) -> Any:

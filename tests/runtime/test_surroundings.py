@@ -30,9 +30,7 @@ def journal(tmp_path: Path) -> Journal:
 
 def propose(journal: Journal, settings: Settings, lost: int = 0) -> Proposal | NotReady:
     """Return the last of nine answers, with executors that were lost for want of heap in each window."""
-    policy = make_policy(
-        settings.run.policy, settings, look_around(journal, "words", settings, RecommendOnly())
-    )
+    policy = make_policy(settings.run.policy, settings, look_around(journal, "words", RecommendOnly()))
     for end in range(10, 100, 10):
         window = a_window(end, 2, queries=(a_query(end - 10.0, end, backlog=10.0),))
         answer = policy.propose(replace(window, sizing=SizingFacts(CONF, out_of_memory_count=lost)))
@@ -52,7 +50,7 @@ def test_sage_heeds_operators_and_settings_also_behind_a_forecast(policy: str, j
 
 @pytest.mark.parametrize("policy", ["sage", "forecast:sage"])
 def test_the_journal_tells_of_operators_and_of_others(policy: str, journal: Journal):
-    around = look_around(journal, "words", Settings(policy=policy), RecommendOnly())
+    around = look_around(journal, "words", RecommendOnly())
     add_override(journal, 1.0, "words", "ops", pin=["heap"], veto=["P3"], force="P6")
     said = around.said().overrides
     assert (said.pinned, said.vetoed, said.forced) == ({Parameter.HEAP}, {Rule.CPU_UP}, Rule.HEAP_DOWN)

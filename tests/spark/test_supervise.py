@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from penstock.decide.outcome import Status
@@ -93,7 +94,10 @@ def running(environment: dict[str, str], root: Path) -> Iterator[subprocess.Pope
     """The job under a supervisor that may restart it."""
     script = root / "job.py"
     script.write_text(SCRIPT)
-    conf = [word for key, value in CONF.items() for word in ("--conf", f"{key}={value}")]
+    (root / "events").mkdir()
+    events = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": str(root / "events")}
+    given = {**CONF, **events, "spark.eventLog.compress": "false"}
+    conf = [word for key, value in given.items() for word in ("--conf", f"{key}={value}")]
     command = [sys.executable, "-m", "penstock.cli", "run", "--policy", "sage", "--allow-restart", "--json"]
     words = [*command, *conf, str(script), str(root), str(ROWS)]
     job = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True)
@@ -133,8 +137,25 @@ def overridden(
         return first, journal.action(action.action_id), told
 
 
+def find_secret_on_no_command_line() -> str:
+    """Return the word by which executors' reports are believed, from the file in which Spark reads it."""
+
+    def submitted() -> list[str]:
+        ours = psutil.Process().children(recursive=True)
+        return next(([*one.cmdline()] for one in ours if "--properties-file" in one.cmdline()), [])
+
+    words = wait_for("Spark's command line", submitted, patience=PATIENCE)
+    file = Path(words[words.index("--properties-file") + 1])
+    (secret,) = [line.split()[1] for line in file.read_text().splitlines()]
+    assert len(secret) == 32 and file.stat().st_mode & 0o077 == 0
+    shown = [one.info["cmdline"] or [] for one in psutil.process_iter(["cmdline"])]
+    assert not any(secret in word for words in shown for word in words)
+    return secret
+
+
 def test_a_forced_heap_restarts_the_job_and_its_output_is_right(environment, tmp_path):
     with running(environment, tmp_path) as job:
+        secret = find_secret_on_no_command_line()
         first, action, told = overridden(job, tmp_path, force="P1")
 
     assert action.status is Status.DONE, action.detail
@@ -152,6 +173,8 @@ def test_a_forced_heap_restarts_the_job_and_its_output_is_right(environment, tmp
         "JVM and Python workers beside the heap"
     )
     assert judged["gc_count"] >= 0 and judged["cpu_used_cores"] >= 0
+    events = "".join(log.read_text() for log in (tmp_path / "events").rglob("*") if log.is_file())
+    assert "penstock_secret.prefix" in events and secret not in events, "Spark hides it"
 
 
 @pytest.mark.soak

@@ -34,9 +34,13 @@ class Channel:
 
     def say(self, **message: Any) -> bool:
         """Send one message; return False if nobody is there any more."""
+        return self.write(orjson.dumps(message, default=str))
+
+    def write(self, line: bytes) -> bool:
+        """Send one line as it is; return False if nobody is there any more."""
         try:
             with self._saying:
-                self._end.sendall(orjson.dumps(message, default=str) + b"\n")
+                self._end.sendall(line + b"\n")
         except OSError:
             return False
         return True

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from penstock.decide.manager.restarts import DAY, RestartHistory
+from penstock.decide.manager.restarts import RestartHistory
 from penstock.decide.sage.sizes import sizing_settings
-from penstock.errors import BadInput
+from penstock.errors import ActionFailed, BadInput
+from penstock.journal.former_runs import process_is_over
 from penstock.journal.ports import Memories
 
 KIND, KEY = "supervise", "job"
 MOST_FAILED = 20
 """Settings that did not work, and are not tried again; the newest are kept."""
+MOST_RESTARTS = 1000
+"""As many as any budget allows in a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobMemory:
     """One job; `action_id` is the restart that is under way, `driver` the process that runs it.
+
+    `supervisor` is the process that sees to it, and is written down before its driver is started.
 
     `unusable` says which settings in the journal no sizing can have written; they are as unknown.
     """
@@ -31,16 +37,13 @@ class JobMemory:
     failed: tuple[Mapping[str, str], ...] = ()
     fixed: tuple[str, ...] = ()
     driver: Mapping[str, Any] = field(default_factory=dict)
+    supervisor: Mapping[str, Any] = field(default_factory=dict)
     unusable: tuple[str, ...] = ()
 
     @property
     def history(self) -> RestartHistory:
         """The same as the rules on restarts look at it."""
         return RestartHistory(self.restarts, self.failed, frozenset(self.fixed))
-
-    def restarting(self, now: float) -> JobMemory:
-        """Note that a restart has begun; it counts whatever becomes of it."""
-        return replace(self, restarts=(*(at for at in self.restarts if now - DAY < at <= now), now))
 
     def without_success(self, settings: Mapping[str, str], not_taken: tuple[str, ...]) -> JobMemory:
         """Note settings that are not to be tried again."""
@@ -67,6 +70,7 @@ def recall_job(memories: Memories, job: str) -> JobMemory:
             failed=tuple(filter(None, (_sizes(one, unusable) for one in body.get("failed", ())))),
             fixed=tuple(str(key) for key in body.get("fixed", ())),
             driver=dict(body.get("driver", {})),
+            supervisor=dict(body.get("supervisor", {})),
             unusable=tuple(unusable),
         )
     except (TypeError, ValueError, AttributeError, OverflowError):
@@ -75,9 +79,38 @@ def recall_job(memories: Memories, job: str) -> JobMemory:
 
 def remember_job(memories: Memories, now: float, job: str, known: JobMemory) -> None:
     """Write down what is known of the job."""
+    memories.remember(now, job, KIND, KEY, _write_body(known))
+
+
+def claim_job(memories: Memories, now: float, job: str, known: JobMemory) -> None:
+    """Write down who is about to run the job, with nobody in between; ActionFailed if somebody else does."""
+
+    def claim(body: Mapping[str, Any] | None) -> dict[str, Any]:
+        for part in ("driver", "supervisor"):
+            process = (body or {}).get(part) or {}
+            if process != known.supervisor and runs_here(process):
+                raise ActionFailed(
+                    f"this job already runs as process {process.get('pid')}, "
+                    "and two would share a checkpoint: end that one first"
+                )
+        return _write_body(known)
+
+    memories.revise(now, job, KIND, KEY, claim)
+
+
+def runs_here(process: object) -> bool:
+    """Tell whether this is a process of this machine that has not ended."""
+    return (
+        isinstance(process, Mapping)
+        and process.get("host") == socket.gethostname()
+        and not process_is_over(process)
+    )
+
+
+def _write_body(known: JobMemory) -> dict[str, Any]:
     body = asdict(known)
     del body["unusable"]
-    memories.remember(now, job, KIND, KEY, body)
+    return body
 
 
 def _sizes(given: object, unusable: list[str]) -> dict[str, str]:

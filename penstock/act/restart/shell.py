@@ -6,7 +6,6 @@ import logging
 import os
 import selectors
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,15 +15,16 @@ from types import FrameType
 from typing import Any
 
 from penstock.act.restart import channel as wire
-from penstock.act.restart import machine
-from penstock.act.restart.job_memory import JobMemory, recall_job, remember_job
+from penstock.act.restart import job_lock, machine
+from penstock.act.restart.driver_words import MOST_STATUSES, read_event, read_statuses
+from penstock.act.restart.job_lock import JobLock
+from penstock.act.restart.job_record import JobRecord
 from penstock.act.restart.settings import RestartSettings
 from penstock.decide.manager.restarts import RestartRules, judge_restart
-from penstock.decide.outcome import Outcome, Status
+from penstock.decide.outcome import Status
 from penstock.decide.policy import ExpectedEffect, Resize
 from penstock.decide.verdict import Rejected
-from penstock.errors import ActionFailed, JournalUnavailable, NotFound
-from penstock.journal.former_runs import identify_process, process_is_over
+from penstock.errors import ActionFailed, JournalUnavailable, Unsupported
 from penstock.journal.ports import RecordAndMemories
 
 log = logging.getLogger(__name__)
@@ -48,18 +48,25 @@ class Job:
 
 
 class Supervisor:
-    """The owner of one driver process after the other, until one ends by itself."""
+    """The owner of one driver process after the other, until one ends by itself.
+
+    Every wait is timed by a clock that is never set; `wall` tells the time for the journal and quiet hours.
+    """
 
     def __init__(
-        self, job: Job, journal: RecordAndMemories, patience: RestartSettings, say: Callable[[str], None]
+        self,
+        job: Job,
+        lock: JobLock,
+        journal: RecordAndMemories,
+        patience: RestartSettings,
+        say: Callable[[str], None],
+        wall: Callable[[], float] = time.time,
     ) -> None:
-        self._job, self._journal, self._patience, self._say = job, journal, patience, say
-        self._known = JobMemory()
+        self._job, self._lock, self._patience, self._say, self._wall = job, lock, patience, say, wall
+        self._record = JobRecord(job.name, journal, say, wall)
         self._state = machine.Supervision()
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: wire.Channel | None = None
-        self._unwritten: list[tuple[float, machine.Close]] = []
-        self._unremembered = False
         self._code: int | None = None
         self._interrupted: int | None = None
         self.statuses: list[Any] = []
@@ -67,36 +74,43 @@ class Supervisor:
 
     def run(self) -> int:
         """Start the driver and see to it until it is over; return its exit code."""
-        self._known = recall_job(self._journal, self._job.name)
-        for complaint in self._known.unusable:
-            self._say(f"settings in the journal are not used: {complaint}")
-        self._take_up()
-        with self._minding_signals():
-            proven = {k: v for k, v in self._known.proven.items() if k not in self._job.given}
-            self._follow(*machine.begin_supervision(time.time(), proven, self._patience))
-            while self._code is None:
-                for event in self._events():
-                    self._follow(*machine.step_supervision(self._state, time.time(), event))
-                self._write_late()
-        for _ in range(TRIES_AT_THE_END if self._unwritten or self._unremembered else 0):
-            time.sleep(LOOK_EVERY_SECONDS)
-            self._write_late()
+        with self._locking():
+            try:
+                self._take_up()
+            except JournalUnavailable as error:
+                self._say(f"{error}; the job runs, and is not restarted before the journal is back")
+            with self._minding_signals():
+                self._follow(*machine.begin_supervision(time.monotonic(), self._state.proven, self._patience))
+                while self._code is None:
+                    for event in self._events():
+                        self._follow(*machine.step_supervision(self._state, time.monotonic(), event))
+                    self._write_late()
+            for _ in range(TRIES_AT_THE_END if self._record.is_late else 0):
+                time.sleep(LOOK_EVERY_SECONDS)
+                self._write_late(at_once=True)
         return self._code
 
     def _take_up(self) -> None:
-        """Close what a supervisor that was killed left open; a driver that it left behind must end first."""
-        driver = self._known.driver
-        if driver.get("host") == socket.gethostname() and not process_is_over(driver):
-            raise ActionFailed(
-                f"this job already runs as process {driver.get('pid')}, and two would share a checkpoint: "
-                "end that one first"
-            )
-        if self._known.action_id is None:
-            return
-        detail = f"the supervisor ended while it was {self._known.phase}; the settings before are used"
-        request = machine.Request(self._known.action_id, self._known.wanted, time.time())
-        self._perform(machine.Close(request, Status.UNKNOWN, detail, 0.0, None, works=False))
-        self._known = replace(self._known, action_id=None, wanted={}, phase="")
+        """Recall the job, and close what a supervisor that was killed left open."""
+        left = self._record.recall()
+        proven = {k: v for k, v in self._record.known.proven.items() if k not in self._job.given}
+        self._state = replace(self._state, proven=proven)
+        if left is not None:
+            self._close(left)
+
+    def _write_late(self, at_once: bool = False) -> None:
+        """Read and write what could not be read or written while the journal was away."""
+        begun = time.monotonic()
+        if not self._record.recalled and (at_once or self._record.may_ask_again()):
+            try:
+                self._take_up()
+            except JournalUnavailable as error:
+                log.debug("the journal is still away: %s", error)
+                self._record.wait_for_journal(begun)
+            except ActionFailed as error:
+                # too late to refuse: it is told, and whoever has started both has to choose
+                self._say(f"the journal is back, and says that {error}")
+        self._record.write_late(self._state, at_once)
 
     def _follow(self, state: machine.Supervision, instructions: tuple[machine.Instruction, ...]) -> None:
         """Perform a step; do not begin what cannot be written down first."""
@@ -110,13 +124,12 @@ class Supervisor:
                     self._state = before
                     self._refuse(state.request, f"not begun, since it could not be written down: {error}")
                     return
-                self._unremembered = self._unremembered or remembers
                 self._say(f"the supervisor could not write: {error}")
 
     def _perform(self, instruction: machine.Instruction) -> None:
         match instruction:
             case machine.Remember():
-                self._remember()
+                self._record.remember(self._state)
             case machine.Start(settings):
                 self._start(settings)
             case machine.TellToStop():
@@ -131,41 +144,28 @@ class Supervisor:
             case machine.Finish(code):
                 self._code = code
 
-    def _remember(self) -> None:
-        state, now = self._state, time.time()
-        request = state.request
-        begun = request is not None and self._known.action_id != request.action_id
-        known = replace(
-            self._known.restarting(now) if begun else self._known,
-            proven=dict(state.proven),
-            action_id=request.action_id if request else None,
-            wanted=dict(request.settings) if request else {},
-            phase=state.phase.value if request else "",
-        )
-        remember_job(self._journal, now, self._job.name, known)
-        # only now: a restart that is not begun, since it could not be written down, counts for nothing
-        self._known, self._unremembered = known, False
-
     def _start(self, settings: Mapping[str, str]) -> None:
+        """Start the driver, which inherits the lock: who runs the job is written down before."""
         self._channel, theirs = wire.open_channel()
-        environment = {**os.environ, wire.VARIABLE: str(theirs.fileno()), wire.JOB_VARIABLE: self._job.name}
-        environment.pop(wire.ACTION_VARIABLE, None)
+        given = {wire.VARIABLE: str(theirs.fileno()), wire.JOB_VARIABLE: self._job.name}
         if self._state.request is not None:
-            environment[wire.ACTION_VARIABLE] = str(self._state.request.action_id)
+            given[wire.ACTION_VARIABLE] = str(self._state.request.action_id)
+        for file in self._lock.passed_on():
+            given[job_lock.VARIABLE] = str(file)
+        inherited = {
+            k: v for k, v in os.environ.items() if k not in (wire.ACTION_VARIABLE, job_lock.VARIABLE)
+        }
         shown = ", ".join(f"{key}={value}" for key, value in settings.items()) or "the settings given"
         self._say(f"starting with {shown}")
         with theirs:
             self._process = subprocess.Popen(
                 list(self._job.command(settings)),
-                env=environment,
-                pass_fds=(theirs.fileno(),),
+                env={**inherited, **given},
+                pass_fds=(theirs.fileno(), *self._lock.passed_on()),
                 stdout=self._job.output,
             )
-        self._known = replace(self._known, driver=identify_process(self._process.pid))
-        try:
-            remember_job(self._journal, time.time(), self._job.name, self._known)
-        except JournalUnavailable as error:
-            self._say(f"the supervisor could not write: {error}")
+        self._lock.note(supervisor=os.getpid(), driver=self._process.pid)
+        self._record.note_driver(self._process.pid)
 
     def _events(self) -> Iterator[machine.Event]:
         """Yield what the driver said, whether it has ended, and that time has passed."""
@@ -193,36 +193,23 @@ class Supervisor:
             yield machine.Tick()
 
     def _event(self, message: Mapping[str, Any]) -> machine.Event | None:
-        try:
-            match message.get("kind"):
-                case "attached":
-                    return self._take_attached(_read_settings(message))
-                case "batch":
-                    return machine.BatchEnded(float(message["at"]), bool(message["idle"]))
-                case "restart":
-                    return self._check_request(machine.Asked(int(message["action"]), _read_settings(message)))
-                case "stopped":
-                    return machine.QueriesStopped()
-                case "statuses":
-                    self.statuses += list(message["statuses"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            log.warning("a message of the driver cannot be read: %r", error)
-        return None
-
-    def _take_attached(self, in_effect: Mapping[str, str]) -> machine.Attached:
-        known = self._known.seeing(in_effect)
-        if known != self._known:
-            # the driver asks the journal, too
-            self._known, self._unremembered = known, True
-        return machine.Attached(in_effect)
+        if message.get("kind") == "statuses":
+            self.statuses = (self.statuses + read_statuses(message))[:MOST_STATUSES]
+            return None
+        event = read_event(message, time.monotonic(), self._wall())
+        if isinstance(event, machine.Attached):
+            self._record.see_settings(event.in_effect)
+        return self._check_request(event) if isinstance(event, machine.Asked) else event
 
     def _check_request(self, asked: machine.Asked) -> machine.Asked | None:
         """Judge a request once more here: keys, budget, hours, and what failed before."""
-        now = time.time()
+        refused = machine.Request(asked.action_id, asked.settings, time.monotonic())
+        if not self._record.recalled:
+            self._refuse(refused, "what became of earlier restarts is not known: the journal has been away")
+            return None
         resize = Resize(asked.settings, f"action {asked.action_id}", ExpectedEffect(""))
-        verdict = judge_restart(now, resize, self._job.rules, self._known.history)
+        verdict = judge_restart(self._wall(), resize, self._job.rules, self._record.history)
         if isinstance(verdict, Rejected):
-            refused = machine.Request(asked.action_id, asked.settings, now)
             self._refuse(refused, f"{verdict.guardrail}: {verdict.reason}")
             return None
         assert isinstance(verdict.action, Resize)
@@ -233,8 +220,6 @@ class Supervisor:
         self._close(machine.Close(request, Status.FAILED, detail, 0.0, None, works=True))
 
     def _close(self, close: machine.Close) -> None:
-        if close.not_taken or (close.status is Status.FAILED and not close.works):
-            self._known = self._known.without_success(close.request.settings, close.not_taken)
         self._say(f"restart {close.status.value}: {close.detail}")
         self.restarts.append(
             {
@@ -246,29 +231,8 @@ class Supervisor:
                 "detail": close.detail,
             }
         )
-        self._unwritten.append((time.time(), close))
-        self._write_late()
-
-    def _write_late(self) -> None:
-        """Write what could not be written while the journal was away."""
-        try:
-            if self._unremembered:
-                self._remember()
-            while self._unwritten:
-                self._write(*self._unwritten[0])
-                self._unwritten.pop(0)
-        except JournalUnavailable as error:
-            log.debug("an outcome waits for the journal: %s", error)
-
-    def _write(self, at: float, close: machine.Close) -> None:
-        # the settings are in the action's intent; an outcome counts units, of which there are none here
-        outcome = Outcome(close.status, {}, {}, {}, close.seconds, close.detail)
-        try:
-            self._journal.ended(at, close.request.action_id, outcome)
-            if close.pause is not None:
-                self._journal.effect(at, close.request.action_id, {"pause_seconds": close.pause})
-        except NotFound as error:
-            self._say(f"an outcome has no place: {error}")
+        self._record.close(close)
+        self._record.write_late(self._state)
 
     def _tell(self, **message: Any) -> None:
         if self._channel is not None:
@@ -277,6 +241,18 @@ class Supervisor:
     def _signal(self, number: int) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
+
+    @contextmanager
+    def _locking(self) -> Iterator[None]:
+        """Hold the lock on the job; where nothing can be locked it runs all the same."""
+        try:
+            self._lock.take()
+        except Unsupported as error:
+            self._say(f"{error}: that the same job is started twice may not be noticed")
+        try:
+            yield
+        finally:
+            self._lock.close()
 
     @contextmanager
     def _minding_signals(self) -> Iterator[None]:
@@ -291,7 +267,3 @@ class Supervisor:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _read_settings(message: Mapping[str, Any]) -> dict[str, str]:
-    return {str(key): str(value) for key, value in message["settings"].items()}

@@ -1,9 +1,14 @@
-"""Executors' own reports of heap, GC and CPU: sent by Spark's StatsD sink, received here by UDP."""
+"""Executors' own reports of heap, GC and CPU: sent by Spark's StatsD sink, received here by UDP.
+
+Anybody on the machine can send to the port. Reports are believed if they begin with a secret, which Spark is
+told in a file that only its user can read, and hides in its own pages.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+import secrets
 import socket
 import threading
 import time
@@ -27,10 +32,15 @@ WANTED = (
 )
 """The metrics of an executor that are sent at all."""
 _LINE = re.compile(
-    rf"^(?P<namespace>.+)\.(?P<executor>{DRIVER}|\d+)\.(?P<metric>{WANTED[:-1]}):(?P<value>-?[\d.]+)\|"
+    rf"^(?P<namespace>.+)\.(?P<executor>{DRIVER}|\d{{1,9}})\.(?P<metric>{WANTED[:-1]}):(?P<value>-?[\d.]+)\|"
 )
 _COLLECTOR = re.compile(r"^jvm\.([^.]+)\.(count|time)$")
-MOST_EXECUTORS = 10_000
+_SINK = re.compile(r"^spark\.metrics\.conf\.[^.]+\.sink\.(?P<name>[^.]+)\.(?P<option>\w+)$")
+SINK = "spark.metrics.conf.*.sink.penstock_secret"
+"""A sink of its own, beside any of the user's. Spark hides values of keys with `secret` in them."""
+NAMESPACE_KEY = "spark.metrics.namespace"
+MOST_EXECUTORS, MOST_METRICS, LONGEST_NAME = 10_000, 40, 100
+"""Of an executor about 16 metrics are asked for; only names of Java's collectors and buffers are free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,44 +59,86 @@ class _Executor:
 
 def metrics_conf(host: str, port: int, every_seconds: float = 5.0) -> dict[str, str]:
     """Return the Spark settings with which executors and driver report to this port."""
-    sink = "spark.metrics.conf.*.sink.statsd"
     return {
-        f"{sink}.class": "org.apache.spark.metrics.sink.StatsdSink",
-        f"{sink}.host": host,
-        f"{sink}.port": str(port),
-        f"{sink}.period": str(max(1, round(every_seconds))),
-        f"{sink}.unit": "seconds",
-        f"{sink}.regex": WANTED,
+        f"{SINK}.class": "org.apache.spark.metrics.sink.StatsdSink",
+        f"{SINK}.host": host,
+        f"{SINK}.port": str(port),
+        f"{SINK}.period": str(max(1, round(every_seconds))),
+        f"{SINK}.unit": "seconds",
+        f"{SINK}.regex": WANTED,
         "spark.metrics.conf.*.source.jvm.class": "org.apache.spark.metrics.source.JvmSource",
         "spark.executor.processTreeMetrics.enabled": "true",
     }
 
 
-class ExecutorBoard:
-    """The newest value of each metric of each executor; of one namespace alone, where that is known.
+def secret_conf(secret: str) -> dict[str, str]:
+    """Return the Spark settings that must stand on no command line: all users can read those."""
+    return {f"{SINK}.prefix": secret}
 
-    One thread may take in while another asks.
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A StatsD sink of Spark: the host that it sends to, and what it puts before every name."""
+
+    host: str
+    prefix: str
+
+
+def find_sink(conf: Mapping[str, str], port: int) -> Sink | None:
+    """Find the sink that sends to this port, among those that Spark was told of."""
+    sinks: dict[str, dict[str, str]] = {}
+    for key, value in conf.items():
+        match = _SINK.match(key)
+        if match is not None:
+            sinks.setdefault(match["name"], {})[match["option"]] = value
+    found = [one for one in sinks.values() if one.get("port") == str(port) and one.get("host")]
+    return Sink(found[0]["host"], found[0].get("prefix", "")) if found else None
+
+
+def name_namespace(conf: Mapping[str, str], application: str) -> str:
+    """Name what Spark puts before an executor's number: the application's id, or what the user has set."""
+    written = conf.get(NAMESPACE_KEY, application)
+    return re.sub(r"\$\{(spark\.[^}]+)\}", lambda found: conf.get(found[1], ""), written)
+
+
+class ExecutorBoard:
+    """The newest value of each metric of each executor, of reports with the prefix and of one namespace.
+
+    The namespace counts where it is known. One thread may take in while another asks.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
         self.namespace: str | None = None
         self._executors: dict[str, _Executor] = {}
 
     def take_in(self, now: float, datagram: bytes) -> bool:
         """Keep what a datagram says; False for what is not a metric of ours."""
         match = _LINE.match(datagram.decode("utf-8", "replace").strip())
-        if match is None or (self.namespace is not None and match["namespace"] != self.namespace):
+        if match is None or not self._is_ours(match["namespace"]) or len(match["metric"]) > LONGEST_NAME:
             return False
-        known = self._executors.get(match["executor"])
-        if known is None:
-            if len(self._executors) >= MOST_EXECUTORS:
-                return False
-            known = self._executors[match["executor"]] = _Executor()
         try:
-            known.newest[match["metric"]] = Reported(now, float(match["value"]))
+            value = float(match["value"])
         except ValueError:
             return False
+        known = self._executors.get(match["executor"], _Executor())
+        is_new = match["executor"] not in self._executors
+        if not math.isfinite(value) or (is_new and len(self._executors) >= MOST_EXECUTORS):
+            return False
+        is_free = match["metric"] not in known.newest and _COLLECTOR.match(match["metric"])
+        if is_free and len(known.newest) >= MOST_METRICS:
+            return False
+        known.newest[match["metric"]] = Reported(now, value)
+        self._executors[match["executor"]] = known
         return True
+
+    def __len__(self) -> int:
+        return len(self._executors)
+
+    def _is_ours(self, written: str) -> bool:
+        start = f"{self.prefix}." if self.prefix else ""
+        is_known = self.namespace is None or written[len(start) :] == self.namespace
+        return written.startswith(start) and is_known
 
     def forget_others(self, executors: frozenset[str]) -> None:
         """Drop executors that are gone; the driver stays."""
@@ -163,8 +215,9 @@ _opening = threading.Lock()
 class MetricsListener:
     """Takes in datagrams in a daemon thread, for the board."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self.board = ExecutorBoard()
+    def __init__(self, host: str, port: int, secret: str | None = None) -> None:
+        self.secret = secrets.token_hex(16) if secret is None else secret
+        self.board = ExecutorBoard(self.secret)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             self._socket.bind((host, port))
@@ -198,16 +251,17 @@ class MetricsListener:
             self.board.take_in(time.time(), datagram)
 
 
-def listener_on(host: str, port: int) -> MetricsListener:
+def listener_on(host: str, port: int, secret: str | None = None) -> MetricsListener:
     """Return the listener of this process on that port, opened where there is none; port 0 takes a free one.
 
-    The port must be open before Spark starts, and is used by whoever attaches to it later.
+    The port must be open before Spark starts, and is used by whoever attaches to it later. Where no secret is
+    given, one is drawn.
     """
     with _opening:
         known = _open.get(port)
         if known is not None:
             return known
-        listener = MetricsListener(host, port)
+        listener = MetricsListener(host, port, secret)
         _open[listener.port] = listener
         return listener
 

@@ -10,14 +10,12 @@ from pyspark.sql import SparkSession
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, ExecutorState, ExecutorUse, NoBatchYet, SizingFacts
 from penstock.decide.sage.sizes import SIZING_KEYS
-from penstock.observe.executors.metrics import DRIVER, ExecutorBoard
+from penstock.observe.executors.metrics import DRIVER, ExecutorBoard, name_namespace
 from penstock.observe.executors.processes import Losses, list_processes, measure_executors
 from penstock.observe.spark_status import SparkStatus, spark_errors
 
 if TYPE_CHECKING:
     from penstock.observe.spark_source import SparkSource
-
-NAMESPACE_KEY = "spark.metrics.namespace"
 
 
 class SizingSource:
@@ -33,7 +31,7 @@ class SizingSource:
             self._runtime: Any = spark._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
         self._cpu: dict[str, tuple[float, float]] = {}
         if board is not None:
-            board.namespace = None if NAMESPACE_KEY in conf else self._application
+            board.namespace = name_namespace(conf, self._application)
 
     def observe(self, now: float) -> ApplicationWindow | NotReady:
         """The window with what was used in it, also while the first batch has not ended."""

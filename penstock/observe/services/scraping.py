@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import logging
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from penstock.errors import BadInput, PenstockError
+from penstock.observe.bounded_http import fetch_page
 from penstock.observe.services.board import BOARD, ServiceBoard
 from penstock.observe.services.metrics import Scraped, parse_prometheus, take_reading
 
@@ -44,13 +43,9 @@ def list_scrapes(services: Mapping[str, str], metrics: Mapping[str, str]) -> tup
 def scrape_service(scrape: Scrape, now: float, timeout: float) -> Scraped:
     """Read what the service publishes now; BadInput or BadMetrics says what is wrong."""
     try:
-        request = urllib.request.Request(scrape.url, headers={"Accept": "text/plain;version=0.0.4"})
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
-            text = answer.read(LARGEST_TEXT + 1)
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise BadInput(f"service {scrape.name}: {scrape.url} cannot be read: {error}") from error
-    if len(text) > LARGEST_TEXT:
-        raise BadInput(f"service {scrape.name}: {scrape.url} is longer than {LARGEST_TEXT >> 20} MB")
+        text = fetch_page(scrape.url, timeout, LARGEST_TEXT, accept="text/plain;version=0.0.4")
+    except BadInput as error:
+        raise BadInput(f"service {scrape.name}: {error}") from error
     return Scraped(now, parse_prometheus(text.decode("utf-8", "replace")))
 
 

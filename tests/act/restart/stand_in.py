@@ -27,6 +27,10 @@ def main() -> int:
     channel.say(
         kind="attached", application="app", name="stand-in", settings=plan.get("fixed", {KEY: memory})
     )
+    for message in plan.get("says", ()):
+        channel.say(**message)
+    for line in plan.get("writes", ()):
+        channel.write(line.encode())
     if memory in plan.get("bad", ()):
         return 9
     stopping = threading.Event()

@@ -122,7 +122,7 @@ def test_without_its_supervisor_it_only_recommends(supervised: Supervised):
 
 def test_earlier_restarts_count_whoever_did_them(supervised: Supervised):
     assert isinstance(supervised.desk.judge(10.0, RESIZE), Accepted)
-    remember_job(supervised.journal, 10.0, "job", JobMemory().restarting(8.0).restarting(9.0))
+    remember_job(supervised.journal, 10.0, "job", JobMemory(restarts=(8.0, 9.0)))
     verdict = supervised.desk.judge(10.0, RESIZE)
     assert isinstance(verdict, Rejected) and verdict.guardrail == "restart-budget"
     assert isinstance(supervised.desk.judge(9.0 + 24 * HOUR, RESIZE), Accepted)

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.act.restart.job_lock import JobLock
 from penstock.act.restart.job_memory import JobMemory, recall_job, remember_job
 from penstock.act.restart.settings import RestartSettings
 from penstock.act.restart.shell import Job, Supervisor
@@ -39,7 +41,7 @@ class Stage:
     """A journal with an action that was intended, a checkpoint, and a supervisor for stand-ins."""
 
     def __init__(self, root: Path, action: int | None = None) -> None:
-        self.checkpoint = root / "checkpoint"
+        self.root, self.checkpoint = root, root / "checkpoint"
         self.journal: Journal = open_journal(root / "journal.db")
         self.resize = Resize({KEY: "2g"}, "P1: the heap is full", ExpectedEffect(""), before={KEY: "1g"})
         self.action = self._intended() if action is None else action
@@ -49,13 +51,21 @@ class Stage:
         decision = self.journal.decided(1.0, "app", self.resize, Accepted(self.resize), "sage")
         return self.journal.intend(1.0, "app", decision, self.resize, self.resize.before)
 
-    def supervisor(self, journal: Any = None, patience: RestartSettings = LONG, **plan: Any) -> Supervisor:
+    def supervisor(
+        self,
+        journal: Any = None,
+        patience: RestartSettings = LONG,
+        wall: Callable[[], float] = time.time,
+        **plan: Any,
+    ) -> Supervisor:
         told = {"batches": 8, "asks": {"1g": "2g"}, "action": self.action, **plan}
 
         def command(settings):
             return [*STAND_IN, json.dumps(dict(settings)), str(self.checkpoint), json.dumps(told)]
 
-        return Supervisor(Job("job", command), journal or self.journal, patience, self.said.append)
+        job = Job("job", command)
+        lock = JobLock(self.root / "run", job.name)
+        return Supervisor(job, lock, journal or self.journal, patience, self.said.append, wall)
 
     def starts(self) -> list[str]:
         lines = self.checkpoint.read_text().splitlines()

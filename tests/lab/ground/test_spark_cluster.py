@@ -1,5 +1,9 @@
 """Clusters that are kept between experiments, with a stand-in for the session."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 from penstock_lab.ground.spark_cluster import ClusterShape, _Kept
@@ -51,3 +55,18 @@ def test_nothing_is_kept_unless_that_is_wanted_nor_after_it_was_forgotten():
     waiting = kept(Session())
     waiting.forget()
     assert waiting.taken(SHAPE) is None
+
+
+def test_how_java_logs_is_read_from_a_file_that_nobody_could_foresee(tmp_path: Path):
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    (tmp_path / f"penstock-log4j2-{os.getuid()}.properties").symlink_to(precious)
+    check = "from penstock_lab.ground.spark_cluster import _quiet_start; print(_quiet_start())"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, env=environment, check=True
+    )
+    assert precious.read_text() == "precious"
+    assert (
+        done.stdout.startswith(f"file://{tmp_path}/penstock-log4j2-") and len(list(tmp_path.iterdir())) == 2
+    )

@@ -131,7 +131,7 @@ def test_the_command_feeds_and_says_how_far_it_is(tmp_path):
     assert state["most_late_seconds"] >= 0
     assert (place.tables / "watch-list.parquet").exists()
     assert sum(len(read_rows(path)) for path in place.input("orders").iterdir()) == 50
-    assert not list(place.directory.rglob("*.unfinished"))
+    assert not list(place.directory.rglob(".*"))
 
 
 @pytest.mark.parametrize(

@@ -224,12 +224,13 @@ def test_a_state_file_that_is_none_is_an_error(state):
         run([a_part("one", Counting())], state)
 
 
-@pytest.mark.parametrize("place", ["state.json", "state.json.unfinished"])
-def test_a_place_that_cannot_be_written_is_known_before_any_part_runs(tmp_path, place):
-    (tmp_path / place).mkdir()
+@pytest.mark.parametrize(("place", "said"), [(".", "Is a directory"), ("file", "Not a directory")])
+def test_a_place_that_cannot_be_written_is_known_before_any_part_runs(tmp_path, place, said):
+    (tmp_path / "file").touch()
+    (tmp_path / "state.json").mkdir()
     work = Counting()
-    with pytest.raises(PenstockError, match=r"cannot .*state\.json: Is a directory"):
-        run([a_part("one", work)], State(tmp_path / "state.json"))
+    with pytest.raises(PenstockError, match=rf"state\.json: .*{said}"):
+        run([a_part("one", work)], State(tmp_path / place / "state.json"))
     assert work.runs == []
 
 

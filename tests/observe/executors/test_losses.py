@@ -71,3 +71,15 @@ def test_this_machine_tells_of_real_processes():
     finally:
         child.communicate(timeout=30)
     wait_for("its end", lambda: measure_executors(list_processes(), "made-up") == {})
+
+
+def test_a_process_of_another_user_is_no_executor():
+    """Anybody can start a process that calls itself an executor, and let it eat memory."""
+    words = [sys.executable, "-c", "input()", "--app-id", "forged", "--executor-id", "5"]
+    forged = subprocess.Popen(words, stdin=subprocess.PIPE)
+    try:
+        wait_for("its command line", lambda: measure_executors(list_processes(), "forged"))
+        others = frozenset({os.getuid() + 1})
+        assert measure_executors(list_processes(others), "forged") == {}
+    finally:
+        forged.communicate(b"\n")

@@ -12,7 +12,19 @@ import time
 import pytest
 
 from penstock.errors import ActionFailed
-from penstock.observe.executors.metrics import WANTED, ExecutorBoard, address_for, listener_on, metrics_conf
+from penstock.observe.executors.metrics import (
+    MOST_EXECUTORS,
+    MOST_METRICS,
+    WANTED,
+    ExecutorBoard,
+    Sink,
+    address_for,
+    find_sink,
+    listener_on,
+    metrics_conf,
+    name_namespace,
+    secret_conf,
+)
 from tests.waiting import wait_for
 
 APP = "app-20261116070000-0001"
@@ -85,6 +97,7 @@ def test_totals_that_begin_anew_are_not_believed():
 def test_silence_strangers_and_nonsense_say_nothing():
     board = ExecutorBoard()
     board.namespace = APP
+    assert board.prefix == ""
     report(board, 1.0, used=1)
     assert board.use("1", 5.0, 10.0) is None and board.use("2", 0.0, 2.0) is None
     for line in (b"other.1.jvm.heap.used:5|g", b"", b"\xff\xfe", f"{APP}.1.jvm.heap.used:NaN|g".encode()):
@@ -96,7 +109,7 @@ def test_silence_strangers_and_nonsense_say_nothing():
 
 def test_spark_is_told_to_send_what_is_understood():
     conf = metrics_conf("127.0.0.1", 18125, 0.2)
-    assert conf["spark.metrics.conf.*.sink.statsd.period"] == "1"
+    assert conf["spark.metrics.conf.*.sink.penstock_secret.period"] == "1"
     wanted = re.compile(WANTED)
     assert wanted.search(f"{APP}.3.jvm.G1-Young-Generation.time") and wanted.search(f"{APP}.3.jvm.heap.used")
     assert not wanted.search(f"{APP}.3.jvm.heap.max") and not wanted.search(f"{APP}.3.HiveExternalCatalog.x")
@@ -140,8 +153,10 @@ def test_datagrams_arrive_by_a_real_port():
     try:
         assert listener_on("127.0.0.1", listener.port) is listener
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            sender.sendto(f"{APP}.4.jvm.heap.used:77|g".encode(), ("127.0.0.1", listener.port))
-        wait_for("the datagram", lambda: listener.board.use("4", 0.0, time.time() + 1), every=0.01)
+            for sent in (f"{APP}.4.jvm.heap.used:66|g", f"{listener.secret}.{APP}.4.jvm.heap.used:77|g"):
+                sender.sendto(sent.encode(), ("127.0.0.1", listener.port))
+        use = wait_for("the datagram", lambda: listener.board.use("4", 0.0, time.time() + 1), every=0.01)
+        assert use.heap_used_bytes == 77
     finally:
         listener.close()
 
@@ -157,3 +172,77 @@ def test_a_port_that_is_taken_is_an_error_with_its_name():
 def test_executors_on_this_machine_are_told_loopback():
     assert address_for("local-cluster[2,1,1024]", None) == "127.0.0.1"
     assert address_for("spark://host:7077", "10.0.0.5") == "10.0.0.5"
+
+
+SECRET = "5f2d" * 8
+
+
+def test_reports_without_the_secret_are_not_believed():
+    board = ExecutorBoard(SECRET)
+    known = f"{SECRET}.{APP}"
+    report(board, 1.0, app=known, used=100)
+    for app in (APP, f"x.{APP}", f"{SECRET}x.{APP}", f".{SECRET}.{APP}", f"{SECRET[:-1]}.{APP}", SECRET[1:]):
+        assert not board.take_in(2.0, f"{app}.1.jvm.heap.used:1|g".encode())
+    use = board.use("1", 0.0, 3.0)
+    assert use is not None and use.heap_used_bytes == 100
+
+
+def test_a_flood_of_names_is_kept_within_bounds():
+    """Names of collectors are Java's and end; those of a forger do not."""
+    board = ExecutorBoard(SECRET)
+    report(board, 1.0, app=f"{SECRET}.{APP}", used=100)
+    taken = sum(
+        board.take_in(2.0, f"{SECRET}.{APP}.1.jvm.c{number}.count:1|g".encode()) for number in range(10_000)
+    )
+    assert 0 < taken <= MOST_METRICS
+    assert not board.take_in(2.0, f"{SECRET}.{APP}.2.jvm.{'c' * 5000}.count:1|g".encode())
+    assert board.take_in(3.0, f"{SECRET}.{APP}.1.jvm.heap.used:77|g".encode()), "what is known goes on"
+
+
+def test_a_flood_of_executors_is_kept_within_bounds():
+    board = ExecutorBoard(SECRET)
+    for number in range(2 * MOST_EXECUTORS):
+        board.take_in(2.0, f"{SECRET}.{APP}.{number}.jvm.heap.used:1|g".encode())
+    assert len(board) == MOST_EXECUTORS
+    assert not board.take_in(2.0, f"{SECRET}.{APP}.{'9' * 300}.jvm.heap.used:1|g".encode())
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "-" + "9" * 400, "1" * 5000])
+def test_numbers_without_end_are_none(value: str):
+    board = ExecutorBoard(SECRET)
+    assert not board.take_in(1.0, f"{SECRET}.{APP}.1.jvm.heap.used:{value}|g".encode())
+
+
+def test_every_listener_has_a_secret_of_its_own_that_spark_does_not_show():
+    first, second = listener_on("127.0.0.1", 0), listener_on("127.0.0.1", 0)
+    try:
+        assert first.secret != second.secret and len(first.secret) >= 32
+        told = metrics_conf(first.host, first.port), secret_conf(first.secret)
+        assert not any(first.secret in value for value in told[0].values())
+        ((key, value),) = told[1].items()
+        assert value == first.secret
+        # what Spark hides in its pages and event logs unless told otherwise: spark.redaction.regex
+        assert re.search("(?i)secret|password|token|access[.]?key", key)
+        assert find_sink({**told[0], **told[1]}, first.port) == Sink("127.0.0.1", first.secret)
+    finally:
+        first.close()
+        second.close()
+
+
+def test_a_sink_of_the_users_own_is_left_alone():
+    theirs = {
+        "spark.metrics.conf.*.sink.statsd.class": "org.apache.spark.metrics.sink.StatsdSink",
+        "spark.metrics.conf.*.sink.statsd.host": "graphite",
+        "spark.metrics.conf.*.sink.statsd.port": "8125",
+    }
+    ours = metrics_conf("127.0.0.1", 18125)
+    assert not set(theirs) & set(ours)
+    assert find_sink({**theirs, **ours}, 18125) == Sink("127.0.0.1", "")
+    assert find_sink(theirs, 18125) is None
+
+
+def test_the_namespace_that_spark_will_write_is_known():
+    assert name_namespace({}, APP) == APP
+    assert name_namespace({"spark.metrics.namespace": "shop"}, APP) == "shop"
+    conf = {"spark.metrics.namespace": "${spark.app.name}-x", "spark.app.name": "words"}
+    assert name_namespace(conf, APP) == "words-x"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import orjson
 import pytest
@@ -17,8 +15,10 @@ from penstock.decide.sage.resizer import Host, Limits
 from penstock.decide.sage.settings import SageSettings
 from penstock.decide.surroundings import Surroundings
 from penstock.errors import BadInput
-from penstock.observe.executors.standalone import StandaloneCluster, hosts_from, own_use
+from penstock.observe.executors.standalone import StandaloneCluster, own_use, read_free
 from tests.fakes import FixedPolicy, a_query, a_scale, a_window
+from tests.observe.web_server import WebServer
+from tests.waiting import wait_for
 
 GIB = 1024.0**3
 CONF = {"spark.executor.memory": "2g", "spark.executor.memoryOverhead": "1g"}
@@ -32,23 +32,16 @@ TOLD = {"workers": [a_worker("node", 3, 4096), a_worker("other", 1, 8192), a_wor
 
 
 @pytest.fixture
-def master() -> Iterator[tuple[str, dict[str, bytes]]]:
-    answers = {"text": orjson.dumps(TOLD)}
+def master() -> Iterator[WebServer]:
+    made = WebServer(orjson.dumps(TOLD).decode())
+    yield made
+    made.close()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(answers["text"])
 
-        def log_message(self, *arguments: object) -> None:
-            """Nothing is to be printed."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/json/", answers
-    server.shutdown()
-    server.server_close()
+def ask(url: str, timeout: float = 5.0) -> StandaloneCluster:
+    cluster = StandaloneCluster(url, 1.0, timeout)
+    cluster.look()
+    return cluster
 
 
 def a_sized_window(end: float = 10.0, backlog: float = 10.0):
@@ -56,25 +49,55 @@ def a_sized_window(end: float = 10.0, backlog: float = 10.0):
     return replace(a_window(end, queries=(query,)), sizing=SizingFacts(CONF))
 
 
-def test_own_executors_count_as_free(master):
+def test_own_executors_count_as_free(master: WebServer):
     assert own_use(a_sized_window()) == {"node": (4, 4 * GIB)}
-    found = StandaloneCluster(master[0], 5.0).hosts(a_sized_window())
-    assert found == (Host(7, 8 * GIB), Host(1, 8 * GIB))
+    assert ask(master.url).hosts(a_sized_window()) == (Host(7, 8 * GIB), Host(1, 8 * GIB))
 
 
-def test_a_master_that_talks_nonsense_or_not_at_all_tells_nothing(master):
-    url, answers = master
-    answers["text"] = b"<html>"
-    assert StandaloneCluster(url, 5.0).hosts(a_sized_window()) == ()
-    assert StandaloneCluster("http://127.0.0.1:9/json/", 0.5).hosts(a_sized_window()) == ()
+def test_a_master_that_talks_nonsense_or_not_at_all_tells_nothing(master: WebServer):
+    master.text = "<html>"
+    assert ask(master.url).hosts(a_sized_window()) == ()
+    assert ask("http://127.0.0.1:9/json/", 0.5).hosts(a_sized_window()) == ()
     with pytest.raises(BadInput, match="standalone master"):
-        hosts_from(b'{"workers": [{"state": "ALIVE"}]}', {})
+        read_free(b'{"workers": [{"state": "ALIVE"}]}')
 
 
-def test_growth_stops_where_the_hosts_are_full(master):
+@pytest.mark.parametrize("cores", ["1e308", "-1", "1e400", "null", '"x"', "[]"])
+def test_a_master_that_tells_impossible_amounts_tells_nothing(cores: str):
+    text = f'{{"workers": [{{"host": "a", "coresfree": {cores}, "memoryfree": 1, "state": "ALIVE"}}]}}'
+    with pytest.raises(BadInput, match="standalone master"):
+        read_free(text.encode())
+
+
+@pytest.mark.parametrize("part", ["body", "head"])
+def test_a_master_that_drips_tells_nothing(master: WebServer, part: str, caplog: pytest.LogCaptureFixture):
+    master.dripping, master.drip = part, 0.05
+    cluster = ask(master.url, 0.3)
+    cluster.look()
+    assert cluster.hosts(a_sized_window()) == ()
+    (record,) = caplog.records
+    assert "timed out after 0.3 s" in record.message
+
+
+def test_whoever_decides_does_not_wait_for_the_master(master: WebServer):
+    """The loop's own thread asks for hosts, and that asks nobody."""
+    cluster = StandaloneCluster(master.url, 0.02, 5.0)
+    assert cluster.hosts(a_sized_window()) == () and master.asked == 0
+    with cluster:
+        wait_for("what the master tells", lambda: cluster.hosts(a_sized_window()), every=0.01)
+    assert master.asked > 0
+
+
+def test_what_the_master_told_long_ago_does_not_count(master: WebServer):
+    cluster = StandaloneCluster(master.url, 0.0, 5.0, told_for=0.0)
+    cluster.look()
+    assert cluster.hosts(a_sized_window()) == ()
+
+
+def test_growth_stops_where_the_hosts_are_full(master: WebServer):
     limits = Limits(16, 64 * GIB, 1000, 1000 * GIB)
     hosts: list[Host] = []
-    cluster = StandaloneCluster(master[0], 5.0)
+    cluster = ask(master.url)
     around = Surroundings(hosts=lambda window: tuple(hosts) or cluster.hosts(window))
     policy = SagePolicy(FixedPolicy(a_scale(9)), SageSettings(), limits=limits, around=around)
     for number in range(1, 14):

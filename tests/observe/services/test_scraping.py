@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from prometheus_client.samples import Sample
 
 from penstock.errors import BadInput, BadMetrics
 from penstock.observe.services.board import ServiceBoard
-from penstock.observe.services.scraping import Scrape, Scraper, list_scrapes, scrape_service
+from penstock.observe.services.scraping import LARGEST_TEXT, Scrape, Scraper, list_scrapes, scrape_service
+from tests.observe.web_server import WebServer
 from tests.waiting import wait_for
 
 TEXT = """# HELP call_seconds how long calls take
@@ -32,45 +31,20 @@ METRICS = {
 }
 
 
-class Service:
-    """A service whose answer the test sets: status, text, and how long it takes."""
-
-    def __init__(self) -> None:
-        self.status, self.text, self.delay = 200, TEXT, 0.0
-        self.asked = 0
-        service = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                service.asked += 1
-                time.sleep(service.delay)
-                self.send_response(service.status)
-                self.end_headers()
-                self.wfile.write(service.text.encode())
-
-            def log_message(self, *arguments: object) -> None:
-                """Nothing is to be printed."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/metrics"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
 @pytest.fixture
-def service() -> Iterator[Service]:
-    made = Service()
+def service() -> Iterator[WebServer]:
+    made = WebServer(TEXT)
     yield made
-    made.server.shutdown()
-    made.server.server_close()
+    made.close()
 
 
-def test_what_a_service_publishes_is_read(service: Service):
+def test_what_a_service_publishes_is_read(service: WebServer):
     found = scrape_service(Scrape("profiles", service.url, METRICS), 7.0, 5.0)
     assert found.at == 7.0 and len(found.samples) == 5
     assert found.samples[1] == Sample("call_seconds", {"pod": "b"}, 0.4)
 
 
-def test_counters_count_from_the_second_scrape_on(service: Service):
+def test_counters_count_from_the_second_scrape_on(service: WebServer):
     board, times = ServiceBoard(), iter((100.0, 105.0))
     metrics = {"throughput_per_second": "rate(calls_total)", "error_ratio": "failed_ratio"}
     scraper = Scraper((Scrape("profiles", service.url, metrics),), 1.0, 5.0, board, lambda: next(times))
@@ -87,10 +61,40 @@ def test_counters_count_from_the_second_scrape_on(service: Service):
     ("status", "text", "delay", "said"),
     [(500, TEXT, 0.0, "500"), (200, "not a sample at all {", 0.0, "line 1"), (200, TEXT, 1.0, "timed out")],
 )
-def test_faults_are_named(service: Service, status, text, delay, said):
+def test_faults_are_named(service: WebServer, status, text, delay, said):
     service.status, service.text, service.delay = status, text, delay
     with pytest.raises((BadInput, BadMetrics), match=said):
         scrape_service(Scrape("profiles", service.url, METRICS), 7.0, 0.3)
+
+
+@pytest.mark.parametrize("part", ["body", "head"])
+def test_a_service_that_drips_is_not_waited_for(service: WebServer, part: str):
+    """Each byte comes in time, and all of them take two seconds."""
+    service.dripping, service.drip = part, 0.05
+    with pytest.raises(BadInput, match=r"profiles: .* timed out after 0.3 s"):
+        scrape_service(Scrape("profiles", service.url, METRICS), 7.0, 0.3)
+
+
+def test_a_service_does_not_lead_elsewhere(service: WebServer):
+    """The metadata of a cloud's machine, for one, answer whoever asks from inside."""
+    inside = WebServer(TEXT)
+    service.status, service.headers = 302, {"Location": inside.url}
+    with pytest.raises(BadInput, match="redirects are not followed"):
+        scrape_service(Scrape("profiles", service.url, METRICS), 7.0, 5.0)
+    assert inside.asked == 0
+    inside.close()
+
+
+def test_a_text_without_end_is_refused(service: WebServer):
+    service.text = "# " + "x" * (LARGEST_TEXT + 1)
+    with pytest.raises(BadInput, match="longer than 8 MB"):
+        scrape_service(Scrape("profiles", service.url, METRICS), 7.0, 60.0)
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "http://", "http://a:b:c/", "http://[", "ftp://a/"])
+def test_what_is_no_address_is_refused(url: str):
+    with pytest.raises(BadInput, match="cannot be read"):
+        scrape_service(Scrape("profiles", url, METRICS), 7.0, 5.0)
 
 
 def test_nobody_there():
@@ -98,7 +102,7 @@ def test_nobody_there():
         scrape_service(Scrape("profiles", "http://127.0.0.1:9/metrics", METRICS), 7.0, 0.5)
 
 
-def test_trouble_is_said_once_and_tried_again(service: Service, caplog: pytest.LogCaptureFixture):
+def test_trouble_is_said_once_and_tried_again(service: WebServer, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.WARNING, logger="penstock.observe.services.scraping")
     board = ServiceBoard()
     scraper = Scraper((Scrape("profiles", service.url, METRICS),), 1.0, 5.0, board, clock=lambda: 100.0)
@@ -111,7 +115,7 @@ def test_trouble_is_said_once_and_tried_again(service: Service, caplog: pytest.L
     assert board.newest(100.0, 60.0)["profiles"].error_ratio == 0.05
 
 
-def test_a_thread_scrapes_until_it_is_closed(service: Service):
+def test_a_thread_scrapes_until_it_is_closed(service: WebServer):
     board = ServiceBoard()
     with Scraper((Scrape("profiles", service.url, METRICS),), 0.02, 5.0, board):
         wait_for("a second request", lambda: service.asked >= 2, every=0.01)
