@@ -40,7 +40,8 @@ from penstock.diagnose.path.participation import cut_windows, measure_participat
 from penstock.diagnose.path.summary import Summary, summarise
 from penstock.diagnose.trace.driver_timeline import DRIVER
 from penstock.diagnose.trace.from_log import build_timelines
-from penstock.diagnose.whatif.replay import build_task_graph, replay
+from penstock.diagnose.whatif.replay import replay
+from penstock.diagnose.whatif.task_graph import build_task_graph
 
 # A line after every task: Spark reports a batch's phases when the batch is over.
 _LAST = 1 << 40
