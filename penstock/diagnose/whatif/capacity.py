@@ -64,7 +64,7 @@ def measure_capacity(log: ApplicationLog) -> Capacity:
 
 
 def count_at_once(launch: Column, finish: Column) -> int:
-    """Return the most tasks that ran at the same time; a task that ends as another starts made room for it."""
+    """Return the most tasks that ran at the same time; one that ends as another starts made room for it."""
     ended = finish >= 0
     times = np.concatenate([launch, finish[ended]])
     steps = np.concatenate([np.ones(len(launch), np.int64), -np.ones(int(ended.sum()), np.int64)])

@@ -2,8 +2,8 @@
 
 Kept as measured: the time that each task held its slot, the driver's time before a stage, before a job and
 after it, and when executors came and went, counted from the job's start or end before it. Changed: the number
-of slots, or the lengths of tasks. If the graph knows the cores that slots share, tasks that need a core at the
-same time slow each other down. Not modelled: locality.
+of slots, or the lengths of tasks. If the graph knows the cores that slots share, tasks slow each other down.
+Not modelled: locality.
 """
 
 from __future__ import annotations
@@ -175,5 +175,5 @@ class _Replay:
 
 
 def replay(graph: TaskGraph, slots: int | None = None) -> Replayed:
-    """Run the task graph on this many slots from the start, by default on those that were there when it ran."""
+    """Run the task graph on this many slots from the start, by default on those that were there."""
     return _Replay(graph, slots if slots or graph.changes else graph.slots).run()

@@ -123,7 +123,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class _RanStage:
-    """The tasks of a stage attempt that ran: a row and the seconds of each partition, and first and last times."""
+    """A stage attempt that ran: a row and the seconds of each partition, first launch and last finish."""
 
     rows: Column
     seconds: Floats
