@@ -13,15 +13,8 @@ from typing import Any
 import numpy as np
 
 from penstock.dataflow.window import CriticalWindow, HotTask, SlowExecutor
-from penstock.diagnose.answer import (
-    Straggler,
-    answer_in_words,
-    find_slow_executor,
-    find_straggler,
-    list_findings,
-    share_by_cause,
-    sum_task_share,
-)
+from penstock.diagnose.answer import answer_in_words, list_findings, share_by_cause, sum_task_share
+from penstock.diagnose.findings.stragglers import Straggler, find_slow_executor, find_straggler
 from penstock.diagnose.log.application import (
     LIVE_OUTCOMES,
     RUNNING,

@@ -202,9 +202,9 @@ def name_operators(log: ApplicationLog) -> dict[StageKey, str]:
             owners.setdefault(stage, job)
     scopes = {one.execution: one.scopes for one in log.executions}
     named = {}
-    for key, stage in log.stages.items():
+    for key, one in log.stages.items():
         owner = owners.get(key[0])
-        named[key] = _name_stage(log, stage, owner, scopes.get(owner.execution, {}) if owner else {})
+        named[key] = _name_stage(log, one, owner, scopes.get(owner.execution, {}) if owner else {})
     return named
 
 

@@ -200,7 +200,8 @@ def _join_attempts(log: ApplicationLog, rows: Column, waited: Mapping[int, float
     last = np.zeros(len(distinct), dtype=np.int64)
     last[code] = rows
     place = np.argsort(first, kind="stable")
-    return _RanStage(last[place], np.bincount(code, seconds)[place], launch, finish)
+    joined = np.bincount(code, seconds).astype(np.float64)
+    return _RanStage(last[place], joined[place], launch, finish)
 
 
 def _plan_job(log: ApplicationLog, job: SparkJob, order: _JobOrder, ran: _RanStages) -> JobPlan:

@@ -1,0 +1,124 @@
+"""The task that holds up its stage, and the executor whose tasks are slow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.diagnose.log.application import SUCCEEDED, ApplicationLog, Column, StageKey
+from penstock.diagnose.trace.from_log import name_operators
+
+Names = Mapping[StageKey, str]
+
+# A straggler takes this many times the median of its stage; LONGER is enough if it also reads that much more.
+SKEW_RATIO = 2.0
+LONGER = 1.25
+# A stage is held up by its last task if that takes this share of it; otherwise it waits for slots.
+HOLDS_UP = 0.5
+# A slow executor's tasks take this many times as long as others, and do not read MORE_RECORDS times as much.
+SLOWER = 2.0
+MORE_RECORDS = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """The last task of a stage, where it is far longer than the others.
+
+    `median_records` is of the tasks that read any. `copy_was_slow` tells that a speculative copy of it ran
+    and was no faster.
+    """
+
+    ratio: float
+    seconds: float
+    executor: str
+    partition: int
+    records_ratio: float
+    records: int = 0
+    median_records: float = 0.0
+    median_seconds: float = 0.0
+    bytes_in: int = 0
+    is_scan: bool = False
+    copy_was_slow: bool = False
+    stage: StageKey = (-1, 0)
+
+    @property
+    def is_skewed(self) -> bool:
+        """Whether the task reads that many more records than the others."""
+        return self.records_ratio >= SKEW_RATIO
+
+
+def find_straggler(log: ApplicationLog, operator: str, names: Names | None = None) -> Straggler | None:
+    """Return the worst straggler among the stages of an operator."""
+    names = name_operators(log) if names is None else names
+    stages = [key for key, name in names.items() if name == operator]
+    found = [one for key in stages if (one := _find_in_stage(log, key))]
+    return max(found, key=lambda one: one.seconds, default=None)
+
+
+def find_rows(log: ApplicationLog, stage: StageKey) -> Column:
+    """Return the tasks of a stage attempt that succeeded."""
+    tasks = log.tasks
+    done = (tasks["stage"] == stage[0]) & (tasks["attempt"] == stage[1]) & (tasks["outcome"] == SUCCEEDED)
+    return np.nonzero(done)[0]
+
+
+def _find_in_stage(log: ApplicationLog, stage: StageKey) -> Straggler | None:
+    tasks, rows = log.tasks, find_rows(log, stage)
+    if len(rows) < 2:
+        return None
+    seconds = (tasks["finish"][rows] - tasks["launch"][rows]) / 1000
+    # the stage ended with this task, whatever took longer before
+    last = int(rows[tasks["finish"][rows].argmax()])
+    length = float(tasks["finish"][last] - tasks["launch"][last]) / 1000
+    median = float(np.median(seconds))
+    records, read = int(tasks["records_in"][last]), tasks["records_in"][rows]
+    usual = float(np.median(read[read > 0])) if (read > 0).any() else 0.0
+    found = Straggler(
+        ratio=length / max(median, 1e-3),
+        seconds=length,
+        executor=tasks.executors[int(tasks["executor"][last])],
+        partition=int(tasks["partition"][last]),
+        records_ratio=records / usual if usual else 0.0,
+        records=records,
+        median_records=usual,
+        median_seconds=median,
+        bytes_in=int(tasks["bytes_in"][last]),
+        is_scan=2 * int(tasks["scanned_records"][rows].sum()) > int(read.sum()),
+        copy_was_slow=_has_slow_copy(log, last, length),
+        stage=stage,
+    )
+    span = float(tasks["finish"][rows].max() - tasks["launch"][rows].min()) / 1000
+    stands_out = found.ratio >= SKEW_RATIO or (found.ratio >= LONGER and found.is_skewed)
+    return found if stands_out and found.seconds >= HOLDS_UP * span else None
+
+
+def _has_slow_copy(log: ApplicationLog, row: int, seconds: float) -> bool:
+    """Return whether another copy of the task ran long enough to show that it is no faster."""
+    tasks = log.tasks
+    same = (tasks["stage"] == tasks["stage"][row]) & (tasks["attempt"] == tasks["attempt"][row])
+    same &= (tasks["partition"] == tasks["partition"][row]) & (tasks["finish"] >= 0)
+    if not tasks["speculative"][same].any():
+        return False
+    copies = np.nonzero(same)[0]
+    lengths = (tasks["finish"][copies] - tasks["launch"][copies])[copies != row] / 1000
+    return bool((lengths >= HOLDS_UP * seconds).any())
+
+
+def find_slow_executor(log: ApplicationLog, operator: str, names: Names) -> tuple[str, float] | None:
+    """Return the executor whose tasks of the operator are slow without more to read, and how slow."""
+    tasks = log.tasks
+    stages = [stage for (stage, _), name in names.items() if name == operator]
+    rows = np.nonzero(np.isin(tasks["stage"], stages) & (tasks["outcome"] == SUCCEEDED))[0]
+    executor, seconds = tasks["executor"][rows], (tasks["finish"] - tasks["launch"])[rows] / 1000
+    medians = {int(one): float(np.median(seconds[executor == one])) for one in np.unique(executor)}
+    if len(medians) < 2:
+        return None
+    slowest = max(medians, key=lambda one: medians[one])
+    mine = executor == slowest
+    # even its quickest task must be slower than the others, or one hot task would explain it
+    ratio = float(seconds[mine].min() / max(np.median(seconds[~mine]), 1e-3))
+    records = tasks["records_in"][rows]
+    fair = np.median(records[mine]) <= MORE_RECORDS * max(float(np.median(records[~mine])), 1.0)
+    return (tasks.executors[slowest], ratio) if ratio >= SLOWER and fair and mine.sum() > 1 else None
