@@ -97,8 +97,9 @@ _CAUSES = (
           ("state load",), True, "state load"),
     Cause("result", "serialising and fetching results",
           "Return less to the driver: aggregate, or write instead.", ("result serialise",), True),
-    Cause("unknown", "time that the trace does not explain", "More detailed traces are needed here.",
-          ("lost",)),
+    Cause("failed", "tasks that failed or were killed", "Look at why: their work was for nothing.",
+          ("lost",), True),
+    Cause("unknown", "time that the trace does not explain", "More detailed traces are needed here.", ()),
 )  # fmt: skip
 CAUSES = {cause.key: cause for cause in _CAUSES}
 _CAUSE_OF_PHASE = {phase: cause.key for cause in _CAUSES for phase in cause.phases}

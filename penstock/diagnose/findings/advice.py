@@ -53,17 +53,18 @@ def advise_on_executor(log: ApplicationLog, keys: Keys, executor: str, ratio: fl
     )
 
 
-def advise_on_straggler(log: ApplicationLog, operator: str, found: Straggler) -> Advice:
-    """Advise on the task that holds a stage up, by what makes it long."""
+def advise_on_straggler(log: ApplicationLog, operator: str, stragglers: list[Straggler]) -> Advice:
+    """Advise on tasks that hold the stages of an operator up, by what makes the longest of them long."""
+    found = max(stragglers, key=lambda one: one.seconds)
+    keys = frozenset(one.stage for one in stragglers)
     evidence = (
         f"Its last task, partition {found.partition} on executor {found.executor}, takes "
         f"{found.seconds:.1f} s, {found.ratio:.1f} times the median."
     )
     if found.is_scan and found.records >= found.median_records:
-        return _advise_on_splits(log, found, evidence)
+        return _advise_on_splits(log, found, keys, evidence)
     if found.is_skewed:
-        return _advise_on_skew(log, operator, found, evidence)
-    keys = frozenset({found.stage})
+        return _advise_on_skew(log, operator, found, keys, evidence)
     change = change_some(keys, lambda one: one.with_tasks(np.minimum(one.tasks, np.median(one.tasks))))
     if found.copy_was_slow:
         text = (
@@ -78,13 +79,12 @@ def advise_on_straggler(log: ApplicationLog, operator: str, found: Straggler) ->
     return Advice("straggler", text, evidence, {_SPECULATION: "true"}, change)
 
 
-def _level(found: Straggler) -> Change:
-    """Return the change that spreads the work of the straggler's stage evenly over its tasks."""
-    keys = frozenset({found.stage})
+def _level(keys: Keys) -> Change:
+    """Return the change that spreads the work of each stage evenly over its tasks."""
     return change_some(keys, lambda one: one.with_tasks(np.full(len(one.tasks), float(one.tasks.mean()))))
 
 
-def _advise_on_splits(log: ApplicationLog, found: Straggler, evidence: str) -> Advice:
+def _advise_on_splits(log: ApplicationLog, found: Straggler, keys: Keys, evidence: str) -> Advice:
     """Advise on a scan whose splits are uneven: files, not keys, decide what a task reads."""
     tasks = log.tasks
     inside = (tasks["stage"] == found.stage[0]) & (tasks["attempt"] == found.stage[1])
@@ -92,23 +92,25 @@ def _advise_on_splits(log: ApplicationLog, found: Straggler, evidence: str) -> A
     evidence += f" It scans {count(found.records)} records ({size(found.bytes_in)})."
     text = "The splits of the scan are uneven: make them smaller, and write files that can be split."
     settings = {SPLIT_SIZE: spark_size(even)} if even else {}
-    return Advice("uneven splits", text, evidence, settings, _level(found))
+    return Advice("uneven splits", text, evidence, settings, _level(keys))
 
 
-def _advise_on_skew(log: ApplicationLog, operator: str, found: Straggler, evidence: str) -> Advice:
+def _advise_on_skew(
+    log: ApplicationLog, operator: str, found: Straggler, keys: Keys, evidence: str
+) -> Advice:
     evidence += (
         f" It reads {count(found.records)} records, {found.records_ratio:.1f} times the median of "
         f"{count(found.median_records)}."
     )
     if "join" not in operator.lower():
         text = "The data is skewed: split the hot keys, salt them and aggregate in two steps, or repartition."
-        return Advice("skew", text, evidence, change=_level(found))
+        return Advice("skew", text, evidence, change=_level(keys))
     settings = {_SKEW_JOIN: "true"}
     if log.properties.get(_SKEW_JOIN, "true") == "true" and found.bytes_in:
         # Spark left it alone, so it lies below the size from which Spark splits
         settings = {_SKEW_SIZE: spark_size(found.bytes_in / 2)}
     text = "The data is skewed: let Spark split the hot partitions of the join, or salt its keys."
-    return Advice("skew", text, evidence, settings, _level(found))
+    return Advice("skew", text, evidence, settings, _level(keys))
 
 
 def advise_on_collection(log: ApplicationLog, change: Change) -> Advice:

@@ -42,8 +42,7 @@ def _advise_on_small_tasks(log: ApplicationLog) -> Advice | None:
     """Advise fewer tasks where stages have many for each slot, and they are short."""
     slots = count_slots(log)
     many = [key for key, one in log.stages.items() if one.tasks > MANY_PER_SLOT * max(1, slots)]
-    found = [find_rows(log, key) for key in many]
-    rows = np.concatenate(found) if found else np.array([], dtype=np.int64)
+    rows = find_rows(log, frozenset(many))
     if not len(rows):
         return None
     length = float(np.median(log.tasks["finish"][rows] - log.tasks["launch"][rows])) / 1000

@@ -14,7 +14,7 @@ from penstock.diagnose.findings.advice import (
     advise_on_straggler,
     change_some,
 )
-from penstock.diagnose.findings.stragglers import Names, find_rows, find_slow_executor, find_straggler
+from penstock.diagnose.findings.stragglers import Names, find_rows, find_slow_executor, list_stragglers
 from penstock.diagnose.log.application import ApplicationLog, Column
 from penstock.diagnose.whatif.capacity import measure_capacity
 from penstock.diagnose.whatif.scenarios import without_time
@@ -35,11 +35,10 @@ def advise_on_operator(log: ApplicationLog, operator: str, names: Names) -> Advi
     slow = find_slow_executor(log, operator, names)
     if slow:
         return advise_on_executor(log, keys, *slow)
-    straggler = find_straggler(log, operator, names)
-    if straggler:
-        return advise_on_straggler(log, operator, straggler)
-    found = [find_rows(log, key) for key in keys]
-    rows = np.concatenate(found) if found else np.array([], dtype=np.int64)
+    stragglers = list_stragglers(log, keys)
+    if stragglers:
+        return advise_on_straggler(log, operator, stragglers)
+    rows = find_rows(log, keys)
     if len(rows) and int(log.tasks["memory_spilled"][rows].sum()) >= LEAST_SPILL_BYTES * len(rows):
         return _advise_on_spill(log, keys, rows)
     return _advise_on_slots(log, keys, rows)
@@ -69,9 +68,7 @@ def _advise_on_slots(log: ApplicationLog, keys: Keys, rows: Column) -> Advice | 
         return Advice("few partitions", text, "", settings, change)
     if not tasks or not slots:
         return None
-    text = (
-        f"Its {count_of(tasks, 'task')} fill {on_slots}: more executors help with more partitions."
-    )
+    text = f"Its {count_of(tasks, 'task')} fill {on_slots}: more executors help with more partitions."
     settings = _set_executors(log) | set_partitions(log, keys, rows, 2 * tasks)
     halve = change_some(keys, lambda stage: stage.split_tasks(2))
     return Advice("few slots", text, "", settings, lambda graph: halve(graph.scale_slots(2 * slots)))

@@ -52,22 +52,38 @@ class Straggler:
 def find_straggler(log: ApplicationLog, operator: str, names: Names | None = None) -> Straggler | None:
     """Return the worst straggler among the stages of an operator."""
     names = name_operators(log) if names is None else names
-    stages = [key for key, name in names.items() if name == operator]
-    found = [one for key in stages if (one := _find_in_stage(log, key))]
+    found = list_stragglers(log, frozenset(key for key, name in names.items() if name == operator))
     return max(found, key=lambda one: one.seconds, default=None)
 
 
-def find_rows(log: ApplicationLog, stage: StageKey) -> Column:
-    """Return the tasks of a stage attempt that succeeded."""
+def list_stragglers(log: ApplicationLog, keys: frozenset[StageKey]) -> list[Straggler]:
+    """Return the straggler of each of these stages that has one."""
+    found = (_find_in_stage(log, key, rows) for key, rows in group_rows(log, keys).items() if len(rows) > 1)
+    return [one for one in found if one]
+
+
+def group_rows(log: ApplicationLog, keys: frozenset[StageKey]) -> dict[StageKey, Column]:
+    """Return the tasks of these stage attempts that succeeded."""
     tasks = log.tasks
-    done = (tasks["stage"] == stage[0]) & (tasks["attempt"] == stage[1]) & (tasks["outcome"] == SUCCEEDED)
-    return np.nonzero(done)[0]
+    inside = np.isin(tasks["stage"], [stage for stage, _ in keys]) & (tasks["outcome"] == SUCCEEDED)
+    rows = np.nonzero(inside)[0]
+    rows = rows[np.lexsort((tasks["attempt"][rows], tasks["stage"][rows]))]
+    if not len(rows):
+        return {}
+    stage, attempt = tasks["stage"][rows], tasks["attempt"][rows]
+    groups = np.split(rows, np.nonzero((np.diff(stage) != 0) | (np.diff(attempt) != 0))[0] + 1)
+    found = {(int(tasks["stage"][each[0]]), int(tasks["attempt"][each[0]])): each for each in groups}
+    return {key: each for key, each in found.items() if key in keys}
 
 
-def _find_in_stage(log: ApplicationLog, stage: StageKey) -> Straggler | None:
-    tasks, rows = log.tasks, find_rows(log, stage)
-    if len(rows) < 2:
-        return None
+def find_rows(log: ApplicationLog, keys: frozenset[StageKey]) -> Column:
+    """Return all tasks of these stage attempts that succeeded."""
+    groups = list(group_rows(log, keys).values())
+    return np.concatenate(groups) if groups else np.array([], dtype=np.int64)
+
+
+def _find_in_stage(log: ApplicationLog, stage: StageKey, rows: Column) -> Straggler | None:
+    tasks = log.tasks
     seconds = (tasks["finish"][rows] - tasks["launch"][rows]) / 1000
     # the stage ended with this task, whatever took longer before
     last = int(rows[tasks["finish"][rows].argmax()])
@@ -89,7 +105,7 @@ def _find_in_stage(log: ApplicationLog, stage: StageKey) -> Straggler | None:
         copy_was_slow=_has_slow_copy(log, last, length),
         stage=stage,
     )
-    span = float(tasks["finish"][rows].max() - tasks["launch"][rows].min()) / 1000
+    span = float(tasks["finish"][last] - tasks["launch"][rows].min()) / 1000
     stands_out = found.ratio >= SKEW_RATIO or (found.ratio >= LONGER and found.is_skewed)
     return found if stands_out and found.seconds >= HOLDS_UP * span else None
 
@@ -97,6 +113,8 @@ def _find_in_stage(log: ApplicationLog, stage: StageKey) -> Straggler | None:
 def _has_slow_copy(log: ApplicationLog, row: int, seconds: float) -> bool:
     """Return whether another copy of the task ran long enough to show that it is no faster."""
     tasks = log.tasks
+    if not tasks["speculative"].any():
+        return False
     same = (tasks["stage"] == tasks["stage"][row]) & (tasks["attempt"] == tasks["attempt"][row])
     same &= (tasks["partition"] == tasks["partition"][row]) & (tasks["finish"] >= 0)
     if not tasks["speculative"][same].any():

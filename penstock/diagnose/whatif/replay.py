@@ -12,6 +12,7 @@ import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
+from itertools import repeat
 from typing import Generic, TypeVar
 
 from penstock.diagnose.log.application import StageKey
@@ -72,7 +73,8 @@ class _Replay:
         self._agenda: list[tuple[float, int, Action]] = []
         self._number = 0
         self._cores: SharedCores[Action] = SharedCores(graph.cores or 1.0)
-        self._waiting: deque[tuple[JobPlan, StagePlan, int]] = deque()
+        self._share = graph.cores is not None
+        self._waiting: deque[tuple[float, Action]] = deque()
         self._left: dict[tuple[int, StageKey], int] = {}
         self._done: dict[int, set[StageKey]] = {}
         self._started: dict[int, float] = {}
@@ -95,14 +97,15 @@ class _Replay:
 
     def run(self) -> Replayed:
         while self._agenda or self._cores.next_end() < float("inf") or self._unblock():
-            now = self._cores.next_end()
+            now = self._cores.next_end() if self._share else float("inf")
             if self._agenda and self._agenda[0][0] <= now:
                 now, _, action = heapq.heappop(self._agenda)
             else:
                 action = self._cores.leave(now)
             self._now = now
             action(now)
-            self._launch_tasks(now)
+            if self._waiting and self._free > 0:
+                self._launch_tasks(now)
         seconds = {job: end - self._started[job] for job, end in self._ended.items()}
         return Replayed(max(self._ended.values(), default=0.0) + self._tail, seconds)
 
@@ -140,19 +143,23 @@ class _Replay:
                 self._plan(now + stage.delay, partial(self._queue_tasks, job, stage))
 
     def _queue_tasks(self, job: JobPlan, stage: StagePlan, _: float) -> None:
-        self._waiting.extend((job, stage, task) for task in range(len(stage.tasks)))
+        """Queue the tasks of a stage: how long each holds its slot or its core, and what follows."""
+        end, needs = partial(self._end_task, job, stage), stage.needs
+        if needs is None:
+            self._waiting.extend(zip(stage.tasks.tolist(), repeat(end)))
+        else:
+            waits = (partial(self._wait, needs, task, end) for task in range(len(stage.tasks)))
+            self._waiting.extend(zip(needs.before.tolist(), waits, strict=True))
 
     def _launch_tasks(self, now: float) -> None:
         while self._free > 0 and self._waiting:
-            job, stage, task = self._waiting.popleft()
+            length, action = self._waiting.popleft()
             self._free -= 1
             self._running += 1
-            end = partial(self._end_task, job, stage)
-            if stage.needs is None:
-                self._plan(now + float(stage.tasks[task]), end)
+            if self._share:
+                self._cores.enter(now, length, action)
             else:
-                wait = partial(self._wait, stage.needs, task, end)
-                self._cores.enter(now, float(stage.needs.before[task]), wait)
+                self._plan(now + length, action)
 
     def _wait(self, needs: TaskNeeds, task: int, end: Action, now: float) -> None:
         """Leave the core for the time that the task waits, then need one again until its end."""

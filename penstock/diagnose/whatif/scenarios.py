@@ -11,7 +11,7 @@ from penstock.diagnose.log.application import ApplicationLog
 from penstock.diagnose.trace.events import Floats
 from penstock.diagnose.whatif.interference import add_interference
 from penstock.diagnose.whatif.replay import replay
-from penstock.diagnose.whatif.task_graph import StagePlan, TaskGraph, build_task_graph
+from penstock.diagnose.whatif.task_graph import Replayed, StagePlan, TaskGraph, build_task_graph
 
 # A task is a straggler beyond this many times the median of its stage.
 STRAGGLER = 1.5
@@ -65,8 +65,13 @@ class Rehearsal:
     """The task graph of a log, and how long a replay of it takes beside what was measured."""
 
     graph: TaskGraph
-    seconds: float
+    replayed: Replayed
     error: float
+
+    @property
+    def seconds(self) -> float:
+        """How long the replay takes."""
+        return self.replayed.seconds
 
     @property
     def is_trusted(self) -> bool:
@@ -92,9 +97,9 @@ def rehearse(log: ApplicationLog, host_cores: int | None = None) -> Rehearsal | 
         return None
     if host_cores:
         graph = add_interference(log, graph, host_cores)
-    seconds = replay(graph).seconds
-    error = abs(seconds - graph.measured_seconds) / max(measure_busy_time(log), 1e-3)
-    return Rehearsal(graph, seconds, error)
+    replayed = replay(graph)
+    error = abs(replayed.seconds - graph.measured_seconds) / max(measure_busy_time(log), 1e-3)
+    return Rehearsal(graph, replayed, error)
 
 
 def measure_busy_time(log: ApplicationLog) -> float:
@@ -117,12 +122,13 @@ def ask_what_if(
 def forecast(log: ApplicationLog, found: Rehearsal, slot_counts: tuple[int, ...] = ()) -> WhatIf:
     """Forecast a rehearsed log on other slots, without stragglers and without phases of its tasks."""
     graph, trusted = found.graph, found.is_trusted
+    known = {graph.slots: forecast_from(graph.slots, found.replayed)}
     counts = slot_counts or sorted({max(1, graph.slots // 2), graph.slots, graph.slots * 2, graph.slots * 4})
     return WhatIf(
         measured_seconds=graph.measured_seconds,
         replayed_seconds=found.seconds,
         slots=graph.slots,
-        forecasts=tuple(forecast_slots(graph, slots) for slots in counts) if trusted else (),
+        forecasts=tuple(known.get(n) or forecast_slots(graph, n) for n in counts) if trusted else (),
         gains=_measure_gains(log, found) if trusted else {},
         jobs=len(graph.jobs),
         measured_job_seconds=float(np.median([job.measured_seconds for job in graph.jobs])),
@@ -133,7 +139,11 @@ def forecast(log: ApplicationLog, found: Rehearsal, slot_counts: tuple[int, ...]
 
 def forecast_slots(graph: TaskGraph, slots: int) -> SlotForecast:
     """Forecast the application on this many slots at most, which come and go as they did."""
-    found = replay(graph.scale_slots(slots))
+    return forecast_from(slots, replay(graph.scale_slots(slots)))
+
+
+def forecast_from(slots: int, found: Replayed) -> SlotForecast:
+    """Return the forecast that a replay on this many slots makes."""
     return SlotForecast(slots, found.seconds, float(np.median(list(found.job_seconds.values()))))
 
 

@@ -40,6 +40,8 @@ def test_a_job_that_failed_for_memory_comes_first_with_what_to_set():
     assert "4 core-seconds" in first
     assert found.failed.settings == {"spark.executor.memory": "4g"}
     assert found.to_json()["failures"]["tasks"] == {"out of memory": 4}
+    assert "of the critical path is tasks that failed or were killed" in found.answer
+    assert "not your problem" not in found.answer
 
 
 def test_an_exception_is_quoted():
