@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -10,12 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from penstock.diagnose.answer import advise, describe_settings
+from penstock.diagnose.comparison import Comparison
 from penstock.diagnose.diagnosis import Diagnosis
 from penstock.diagnose.findings.failed_work import FailedWork
 from penstock.diagnose.findings.idle_time import SlotUse
 from penstock.diagnose.path.summary import Summary
 from penstock.diagnose.whatif.scenarios import WhatIf
 from penstock.view import figures
+from penstock.view.words import name_cause
 
 MOST_SHOWN = 8
 SMALLEST_SHARE = 0.0005
@@ -31,6 +34,21 @@ def print_diagnoses(found: Sequence[Diagnosis], console: Console) -> None:
         console.print(table)
     for diagnosis in found:
         _print_diagnosis(diagnosis, console)
+
+
+def print_comparison(found: Comparison, console: Console) -> None:
+    """Print what changed from another run to this one."""
+    console.print(f"[bold]against {escape(found.other)}: {escape(found.answer)}[/bold]")
+    table = Table(title="seconds of the critical path", title_justify="left")
+    table.add_column("", overflow="fold")
+    for column in ("there", "here", "change"):
+        table.add_column(column, justify="right")
+    causes = [replace(one, name=name_cause(one.name)) for one in found.causes]
+    for one in [found.total, *causes[:MOST_SHOWN], *found.operators[:MOST_SHOWN]]:
+        if max(one.seconds, one.other_seconds) >= SMALLEST_SHARE * found.total.seconds:
+            cells = (f"{one.other_seconds:.1f}", f"{one.seconds:.1f}", f"{one.more_seconds:+.1f}")
+            table.add_row(escape(one.name), *cells)
+    console.print(table)
 
 
 def rank_shares(values: Mapping[str, float]) -> list[tuple[str, float]]:

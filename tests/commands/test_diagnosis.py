@@ -231,6 +231,21 @@ def test_a_log_becomes_json_a_page_and_a_trace(log, tmp_path, capsys):
     assert json.loads(trace.read_text())["traceEvents"]
 
 
+def test_a_run_is_compared_with_another(log, tmp_path, capsys):
+    other = tmp_path / "other" / "app-0"
+    other.parent.mkdir()
+    other.write_bytes(b"\n".join(skewed_job().lines).replace(b'"app-1"', b'"app-0"'))
+    assert perform(["diagnose", str(log), "--against", str(other)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("against app-0: It took 8.5 s instead of 8.5 s: nothing on the critical path")
+    assert perform(["diagnose", str(log), "--against", str(other), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["comparison"]["other"] == "app-0" and len(found["windows"]) == 1
+    (other.parent / "app-2").write_bytes(other.read_bytes())
+    assert perform(["diagnose", str(log), "--against", str(other.parent)]) == 2
+    assert "compares one run with one other" in capsys.readouterr().err
+
+
 def test_names_are_told_as_they_are(tmp_path, capsys):
     """Not as rich would show them: :100: as a picture, and [/b] as markup that is closed."""
     lines = b"\n".join(skewed_job().lines).replace(b'"demo"', b'"a:100:b [/b]"')
