@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.diagnose.findings.advice import Advice, advise_on_collection, advise_on_state
+from penstock.diagnose.findings.advice import Advice, advise_on_collection, advise_on_start, advise_on_state
 from penstock.diagnose.findings.driver_time import advise_on_scheduling
 from penstock.diagnose.findings.failed_work import FailedWork
 from penstock.diagnose.findings.idle_time import IdleTime
@@ -198,6 +198,8 @@ def _advise(cause: Cause, operator: str, names: Names, view: _View) -> Advice | 
             if work.phase in phases:
                 phases[work.phase] += share
         return advise_on_scheduling(log, phases)
+    if cause.key == "executors":
+        return advise_on_start(log, cause.advice)
     return _advise_on_phase(cause, log) if cause.scenario else None
 
 
@@ -278,7 +280,8 @@ def answer_in_lines(
         lines.append(answer_in_words(found))
     if rehearsal and not rehearsal.is_trusted:
         took = f"{seconds(rehearsal.seconds)} instead of {seconds(rehearsal.graph.measured_seconds)}"
-        lines.append(f"A replay of what happened takes {took}, so nothing is predicted from it.")
+        missed = f"{rehearsal.error:.0%} of the time in which jobs ran is missed"
+        lines.append(f"A replay of what happened takes {took}: {missed}, so nothing is predicted from it.")
     best = max(found, key=lambda one: one.gain_seconds or 0.0, default=None)
     if best and (best.gain_share or 0.0) >= LEAST_GAIN_SHARE:
         lines.append(f"Most would be gained here: {advise(best)}")

@@ -27,6 +27,7 @@ from penstock.diagnose.trace.from_log import build_timelines, name_operators
 from penstock.diagnose.whatif.clip import clip_log
 from penstock.diagnose.whatif.scenarios import Rehearsal, WhatIf, forecast, rehearse
 from penstock.errors import BadInput
+from penstock.units.figures import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def _naming(path: Path) -> Iterator[None]:
 def _diagnose_files(files: LogFiles, span: Span, progress: Callable[[str], None]) -> Diagnosis:
     progress(f"{files.path}: reading {files.size / 1e6:.1f} MB")
     log = read_application(files)
-    progress(f"{files.path}: analysing {len(log.tasks)} tasks")
+    progress(f"{files.path}: analysing {count_of(len(log.tasks), 'task')}")
     return diagnose_log(log, span)
 
 

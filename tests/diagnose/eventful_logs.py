@@ -24,6 +24,11 @@ class EventfulLog(LogBuilder):
             "SparkListenerEnvironmentUpdate", **{"Spark Properties": spark, "System Properties": {}}
         )
 
+    def on_host(self, name, host, cores=2):
+        information = {"Total Cores": cores, "Host": host}
+        fields = {"Timestamp": BASE, "Executor ID": name, "Executor Info": information}
+        return self.add("SparkListenerExecutorAdded", **fields)
+
     def lost(self, executor, at, reason="Container killed"):
         fields = {"Timestamp": BASE + at, "Executor ID": executor, "Removed Reason": reason}
         return self.add("SparkListenerExecutorRemoved", **fields)

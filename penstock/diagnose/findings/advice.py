@@ -39,18 +39,36 @@ def change_some(keys: Keys, change: Callable[[StagePlan], StagePlan]) -> Change:
 
 def advise_on_executor(log: ApplicationLog, keys: Keys, executor: str, ratio: float) -> Advice:
     """Advise on an executor whose tasks are slow: in the replay they take as long as those of the others."""
-    tasks = log.tasks
     host = log.executors[executor].host if executor in log.executors else ""
-    mine = (tasks["executor"] == tasks.executors.index(executor)) & (tasks["finish"] >= 0)
-    mine &= np.isin(tasks["stage"], [stage for stage, _ in keys])
-    spent = np.where(mine, (tasks["finish"] - tasks["launch"]) / 1000 * (1 - 1 / ratio), 0.0)
     return Advice(
         kind="slow executor",
         text=f"Look at {f'its host {host}' if host else 'its host'}, or take it out of the cluster.",
-        evidence=f"The tasks of executor {executor} take {ratio:.1f} times as long as those of the others "
-        "and read no more.",
-        change=without_time(spent),
+        evidence=f"The tasks of executor {executor} {_describe_slowness(ratio)}",
+        change=_speed_up(log, keys, {executor}, ratio),
     )
+
+
+def advise_on_host(log: ApplicationLog, keys: Keys, host: str, ratio: float) -> Advice:
+    """Advise on a host whose executors are all slow."""
+    there = {name for name, executor in log.executors.items() if executor.host == host}
+    return Advice(
+        kind="slow host",
+        text="Look at what else runs there, at its disks and its network, or take it out of the cluster.",
+        evidence=f"The tasks on host {host} {_describe_slowness(ratio)}",
+        change=_speed_up(log, keys, there, ratio),
+    )
+
+
+def _describe_slowness(ratio: float) -> str:
+    return f"take {ratio:.1f} times as long as those of the others and read no more."
+
+
+def _speed_up(log: ApplicationLog, keys: Keys, executors: set[str], ratio: float) -> Change:
+    tasks = log.tasks
+    places = [place for place, name in enumerate(tasks.executors) if name in executors]
+    mine = np.isin(tasks["executor"], places) & (tasks["finish"] >= 0)
+    mine &= np.isin(tasks["stage"], [stage for stage, _ in keys])
+    return without_time(np.where(mine, (tasks["finish"] - tasks["launch"]) / 1000 * (1 - 1 / ratio), 0.0))
 
 
 def advise_on_straggler(log: ApplicationLog, operator: str, stragglers: list[Straggler]) -> Advice:
@@ -135,3 +153,13 @@ def advise_on_state(log: ApplicationLog, text: str, change: Change) -> Advice:
     }
     missing = {key: value for key, value in wanted.items() if log.properties.get(key) != value}
     return Advice("state commit", text, settings=missing, change=change)
+
+
+def advise_on_start(log: ApplicationLog, text: str) -> Advice:
+    """Advise on waiting for executors: with dynamic allocation, keep as many as were there on average."""
+    if log.properties.get("spark.dynamicAllocation.enabled") != "true":
+        return Advice("executors", text)
+    lived = [max(0, (one.removed if one.removed >= 0 else log.end) - max(one.added, log.start))
+             for one in log.executors.values()]  # fmt: skip
+    average = max(1, round(sum(lived) / max(1, log.end - log.start)))
+    return Advice("executors", text, settings={"spark.dynamicAllocation.minExecutors": str(average)})

@@ -16,7 +16,9 @@ from penstock.diagnose.whatif.capacity import measure_capacity
 SHORTEST_PAUSE_MS, LONG_PAUSE_MS = 1_000, 300_000
 # Pauses that make up less of the time are not worth a sentence.
 LEAST_SHARE = 0.05
-_INTERACTIVE = re.compile(r"shell|notebook|zeppelin|jupyter|livy|thrift|interactive|hue\b", re.IGNORECASE)
+_INTERACTIVE = re.compile(
+    r"\bshell\b|(?:Spark|R)Shell\b|notebook|zeppelin|jupyter|\blivy|thrift|\binteractive\b", re.IGNORECASE
+)
 _REPL = re.compile(r"spark\.repl\.Main|HiveThriftServer2|SparkSQLCLIDriver")
 
 

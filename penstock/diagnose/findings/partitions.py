@@ -11,10 +11,17 @@ from penstock.diagnose.findings.advice import (
     Advice,
     Keys,
     advise_on_executor,
+    advise_on_host,
     advise_on_straggler,
     change_some,
 )
-from penstock.diagnose.findings.stragglers import Names, find_rows, find_slow_executor, list_stragglers
+from penstock.diagnose.findings.stragglers import (
+    Names,
+    find_rows,
+    find_slow_executor,
+    find_slow_host,
+    list_stragglers,
+)
 from penstock.diagnose.log.application import ApplicationLog, Column
 from penstock.diagnose.whatif.capacity import measure_capacity
 from penstock.diagnose.whatif.scenarios import without_time
@@ -32,7 +39,9 @@ _MOST_EXECUTORS, _EXECUTORS = "spark.dynamicAllocation.maxExecutors", "spark.exe
 def advise_on_operator(log: ApplicationLog, operator: str, names: Names) -> Advice | None:
     """Return what would shorten an operator whose tasks have most of the critical path."""
     keys = frozenset(key for key, name in names.items() if name == operator)
-    slow = find_slow_executor(log, operator, names)
+    slow_host, slow = find_slow_host(log, operator, names), find_slow_executor(log, operator, names)
+    if slow_host:
+        return advise_on_host(log, keys, *slow_host)
     if slow:
         return advise_on_executor(log, keys, *slow)
     stragglers = list_stragglers(log, keys)

@@ -126,17 +126,40 @@ def _has_slow_copy(log: ApplicationLog, row: int, seconds: float) -> bool:
 
 def find_slow_executor(log: ApplicationLog, operator: str, names: Names) -> tuple[str, float] | None:
     """Return the executor whose tasks of the operator are slow without more to read, and how slow."""
-    tasks = log.tasks
+    rows = _find_operator_rows(log, operator, names)
+    found = _find_slow_group(log, rows, log.tasks["executor"][rows])
+    return (log.tasks.executors[found[0]], found[1]) if found else None
+
+
+def find_slow_host(log: ApplicationLog, operator: str, names: Names) -> tuple[str, float] | None:
+    """Return the host on which the operator's tasks are slow without more to read, and how slow."""
+    known = (log.executors.get(name) for name in log.tasks.executors)
+    hosts = [executor.host if executor else "" for executor in known]
+    if "" in hosts or len(set(hosts)) in {1, len(hosts)}:
+        return None  # unknown, or the same as executors
+    places = {host: place for place, host in enumerate(dict.fromkeys(hosts))}
+    rows = _find_operator_rows(log, operator, names)
+    of_executor = np.array([places[host] for host in hosts], dtype=np.int64)
+    found = _find_slow_group(log, rows, of_executor[log.tasks["executor"][rows]])
+    return (list(places)[found[0]], found[1]) if found else None
+
+
+def _find_operator_rows(log: ApplicationLog, operator: str, names: Names) -> Column:
     stages = [stage for (stage, _), name in names.items() if name == operator]
-    rows = np.nonzero(np.isin(tasks["stage"], stages) & (tasks["outcome"] == SUCCEEDED))[0]
-    executor, seconds = tasks["executor"][rows], (tasks["finish"] - tasks["launch"])[rows] / 1000
-    medians = {int(one): float(np.median(seconds[executor == one])) for one in np.unique(executor)}
+    return np.nonzero(np.isin(log.tasks["stage"], stages) & (log.tasks["outcome"] == SUCCEEDED))[0]
+
+
+def _find_slow_group(log: ApplicationLog, rows: Column, group: Column) -> tuple[int, float] | None:
+    """Return the group of tasks that is slower than the others, and how many times."""
+    tasks = log.tasks
+    seconds = (tasks["finish"] - tasks["launch"])[rows] / 1000
+    medians = {int(one): float(np.median(seconds[group == one])) for one in np.unique(group)}
     if len(medians) < 2:
         return None
     slowest = max(medians, key=lambda one: medians[one])
-    mine = executor == slowest
+    mine = group == slowest
     # even its quickest task must be slower than the others, or one hot task would explain it
     ratio = float(seconds[mine].min() / max(np.median(seconds[~mine]), 1e-3))
     records = tasks["records_in"][rows]
     fair = np.median(records[mine]) <= MORE_RECORDS * max(float(np.median(records[~mine])), 1.0)
-    return (tasks.executors[slowest], ratio) if ratio >= SLOWER and fair and mine.sum() > 1 else None
+    return (slowest, ratio) if ratio >= SLOWER and fair and mine.sum() > 1 else None

@@ -74,7 +74,7 @@ def _describe_node(node: Fields) -> str:
     if name in _JOINS:
         return _describe_join(_JOINS[name], node, text)
     if name.endswith("Aggregate"):
-        keys = _list_columns(_find_bracket(text, "keys="))
+        keys = _list_columns(_find_bracket(text, "keys=") or _find_bracket(text, "key="))
         return f"aggregate by {keys}" if keys else "aggregate"
     if name == "Sort":
         keys = _list_columns(

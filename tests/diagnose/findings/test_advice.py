@@ -181,6 +181,25 @@ def test_a_slow_executor_is_named():
     assert finding.gain_seconds == pytest.approx(7, abs=0.1)
 
 
+def test_a_slow_host_is_named_rather_than_one_of_its_executors():
+    log = EventfulLog()
+    for name, host in zip("123456", ("a", "a", "b", "b", "c", "c"), strict=True):
+        log.on_host(name, host)
+    tasks = [(str(1 + n // 2), 1000, 2000 if n < 8 else 7000, {"partition": n}) for n in range(12)]
+    finding = diagnose_log(one_stage(log, tasks).read(), Span()).findings[0]
+    assert finding.kind == "slow host" and "host c" in finding.sentence
+    assert finding.gain_seconds == pytest.approx(5, abs=0.1)
+
+
+def test_waiting_for_executors_names_how_many_to_keep():
+    log = EventfulLog().properties(dynamicAllocation__enabled="true").job(0, 0, [0]).attempt(0, 0, 0, 2)
+    log.executor("1", 6000, cores=1).executor("2", 6000, cores=1)
+    log.task(0, "1", 6000, 10_000).task(0, "2", 6000, 10_000)
+    found = diagnose_log(log.job_end(0, 10_000).application_end(10_000).read(), Span())
+    assert found.findings[0].cause == "executors"
+    assert found.findings[0].settings == {"spark.dynamicAllocation.minExecutors": "1"}
+
+
 def test_spill_is_named_with_its_size_and_the_partitions_that_avoid_it():
     log = EventfulLog().properties(sql__shuffle__partitions=4, sql__adaptive__enabled="false")
     log.executor("1", 0, cores=4)
