@@ -15,6 +15,7 @@ from penstock.diagnose.log.failures import (
     FETCH_FAILED,
     OUT_OF_MEMORY,
     TaskFailure,
+    is_cancelled,
     is_orderly_removal,
     is_out_of_memory,
 )
@@ -49,7 +50,7 @@ class FailedWork:
 
 def find_failed_work(log: ApplicationLog, rehearsal: Rehearsal | None = None) -> FailedWork | None:
     """Return what failed in the log, or None if nothing did."""
-    broken = [job for job in log.jobs.values() if job.failure]
+    broken = [job for job in log.jobs.values() if job.failure and not is_cancelled(job.failure)]
     lost = {
         name: executor.reason
         for name, executor in log.executors.items()

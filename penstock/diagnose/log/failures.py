@@ -30,6 +30,7 @@ _MEMORY = re.compile(
     r"code (?:52|137)\b|java heap space|overhead limit|unable to acquire \d+ bytes",
     re.IGNORECASE,
 )
+_CANCELLED = re.compile(r"\bcancell?ed\b", re.IGNORECASE)
 # An executor that is told to go has not failed.
 _ORDERLY = re.compile(
     r"killed by driver|dynamic allocation|idle|decommission|exited with code 0\b|shutting down|"
@@ -94,6 +95,11 @@ def read_job_failure(event: Fields) -> str:
     if result.get("Result") != "JobFailed":
         return ""
     return shorten_message(str((result.get("Exception") or {}).get("Message") or "")) or "no reason told"
+
+
+def is_cancelled(failure: str) -> bool:
+    """Return whether somebody took a job back: a person, or Spark when it no longer needs the result."""
+    return bool(_CANCELLED.search(failure))
 
 
 def is_out_of_memory(reason: str) -> bool:

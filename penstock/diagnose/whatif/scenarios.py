@@ -111,14 +111,6 @@ def measure_busy_time(log: ApplicationLog) -> float:
     return busy / 1000
 
 
-def ask_what_if(
-    log: ApplicationLog, slot_counts: tuple[int, ...] = (), host_cores: int | None = None
-) -> WhatIf | None:
-    """Replay the log's tasks under other conditions; return None if the log has no finished job."""
-    found = rehearse(log, host_cores)
-    return forecast(log, found, slot_counts) if found else None
-
-
 def forecast(log: ApplicationLog, found: Rehearsal, slot_counts: tuple[int, ...] = ()) -> WhatIf:
     """Forecast a rehearsed log on other slots, without stragglers and without phases of its tasks."""
     graph, trusted = found.graph, found.is_trusted

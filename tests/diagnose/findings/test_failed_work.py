@@ -107,6 +107,12 @@ def test_failures_outside_of_the_span_are_not_told():
     assert "failed" not in found.answer
 
 
+def test_a_job_that_was_cancelled_has_not_failed():
+    log = EventfulLog().executor("1", 0).job(0, 1000, [0]).attempt(0, 0, 1000, 1).task(0, "1", 1000, 2000)
+    log.job_failed(0, 2000, "Job 0 cancelled part of cancelled job group 7")
+    assert diagnose_log(log.application_end(2100).read(), Span()).failed is None
+
+
 def test_executors_that_were_told_to_go_are_not_lost():
     found = diagnose_log(elastic_job().read(), Span())
     assert found.failed is None

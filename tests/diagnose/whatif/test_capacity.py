@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from penstock.diagnose.log.reader import read_log
 from penstock.diagnose.whatif.capacity import measure_capacity
 from penstock.diagnose.whatif.replay import replay
-from penstock.diagnose.whatif.scenarios import ask_what_if
 from penstock.diagnose.whatif.task_graph import build_task_graph
 from tests.diagnose.eventful_logs import EventfulLog, elastic_job, waves
 from tests.diagnose.logs import LogBuilder
+from tests.diagnose.whatif.asking import ask_what_if
 
 
 def test_executors_that_were_removed_when_the_work_was_done_count_while_it_ran():
