@@ -282,6 +282,10 @@ def answer_in_lines(
         took = f"{seconds(rehearsal.seconds)} instead of {seconds(rehearsal.graph.measured_seconds)}"
         missed = f"{rehearsal.error:.0%} of the time in which jobs ran is missed"
         lines.append(f"A replay of what happened takes {took}: {missed}, so nothing is predicted from it.")
+    if failed and failed.jobs:
+        # what a run that failed would gain elsewhere is beside the point
+        lines.append(f"Mend this first: {failed.advice} {describe_settings(failed.settings)}".rstrip())
+        return "\n".join(lines)
     best = max(found, key=lambda one: one.gain_seconds or 0.0, default=None)
     if best and (best.gain_share or 0.0) >= LEAST_GAIN_SHARE:
         lines.append(f"Most would be gained here: {advise(best)}")

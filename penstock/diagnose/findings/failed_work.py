@@ -112,7 +112,8 @@ def _describe_tasks(kinds: Counter[str], failures: tuple[TaskFailure, ...], seco
     first = next(one for one in failures if one.kind == kinds.most_common(1)[0][0])
     named = ", ".join(f"{kind} {number}" if len(kinds) > 1 else kind for kind, number in kinds.most_common())
     where = f'first in stage {first.stage}, partition {first.partition}: "{first.message}"'
-    return f"{count_of(len(failures), 'task')} failed ({named}; {where}), {seconds:,.0f} core-seconds lost."
+    lost = count_of(round(seconds), "core-second")
+    return f"{count_of(len(failures), 'task')} failed ({named}; {where}), {lost} lost."
 
 
 def _describe_lost(lost: Mapping[str, str]) -> str:
@@ -120,7 +121,7 @@ def _describe_lost(lost: Mapping[str, str]) -> str:
         return ""
     names = list(lost)
     if len(names) == 1:
-        return f"executor {names[0]} was lost ({lost[names[0]]})."
+        return f"Executor {names[0]} was lost ({lost[names[0]]})."
     reason, number = Counter(lost.values()).most_common(1)[0]
     shown = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
     often = "each" if number == len(names) else f"{number} of them"

@@ -20,17 +20,22 @@ from penstock.diagnose.findings.stragglers import (
     find_rows,
     find_slow_executor,
     find_slow_host,
+    group_rows,
     list_stragglers,
 )
 from penstock.diagnose.log.application import ApplicationLog, Column
 from penstock.diagnose.whatif.capacity import measure_capacity
 from penstock.diagnose.whatif.scenarios import without_time
-from penstock.units.figures import count_of, size, spark_size
+from penstock.units.figures import count_of, seconds, size, spark_size
 
 # Tasks that spill less than this each are not slowed down by it.
 LEAST_SPILL_BYTES = 64 << 20
 # Tasks for each slot at which none waits for long and none costs much to launch.
 TASKS_PER_SLOT = 2
+# More tasks for each slot than this, shorter than this, cost more to launch than they bring.
+MANY_PER_SLOT, SHORT_SECONDS = 4, 0.2
+# Tasks that use less of the slots do not queue for them: the driver launches too slowly.
+QUEUES_FROM = 0.5
 _PARTITIONS, _PARALLELISM = "spark.sql.shuffle.partitions", "spark.default.parallelism"
 _PARTITION_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _MOST_EXECUTORS, _EXECUTORS = "spark.dynamicAllocation.maxExecutors", "spark.executor.instances"
@@ -63,6 +68,8 @@ def _advise_on_slots(log: ApplicationLog, keys: Keys, rows: Column) -> Advice | 
     slots = count_slots(log)
     tasks = max((log.stages[key].tasks for key in keys if key in log.stages), default=0)
     on_slots = count_of(slots, "slot")
+    if slots and tasks > slots and _measure_use(log, keys) < QUEUES_FROM:
+        return advise_on_small_tasks(log)
     if slots and tasks > slots:
         text = f"Its {count_of(tasks, 'task')} share {on_slots}: more executors would shorten it."
         return Advice("few slots", text, "", _set_executors(log), lambda graph: graph.scale_slots(2 * slots))
@@ -81,6 +88,14 @@ def _advise_on_slots(log: ApplicationLog, keys: Keys, rows: Column) -> Advice | 
     settings = _set_executors(log) | set_partitions(log, keys, rows, 2 * tasks)
     halve = change_some(keys, lambda stage: stage.split_tasks(2))
     return Advice("few slots", text, "", settings, lambda graph: halve(graph.scale_slots(2 * slots)))
+
+
+def _measure_use(log: ApplicationLog, keys: Keys) -> float:
+    """Return the share of the slots that the tasks of these stages use while their stage runs."""
+    launch, finish, capacity = log.tasks["launch"], log.tasks["finish"], measure_capacity(log)
+    groups = list(group_rows(log, keys).values())
+    there = sum(capacity.integrate(int(launch[rows].min()), int(finish[rows].max())) for rows in groups)
+    return sum(float((finish[rows] - launch[rows]).sum()) for rows in groups) / 1000 / max(there, 1e-3)
 
 
 def _set_executors(log: ApplicationLog) -> dict[str, str]:
@@ -133,3 +148,22 @@ def _advise_on_spill(log: ApplicationLog, keys: Keys, rows: Column) -> Advice:
         settings=set_partitions(log, keys, rows, now * factor),
         change=without_time(np.where(spills, np.maximum(waiting, 0) / 1000, 0.0)),
     )
+
+
+def advise_on_small_tasks(log: ApplicationLog) -> Advice | None:
+    """Advise fewer tasks where stages have many for each slot, and they are short."""
+    slots = count_slots(log)
+    many = [key for key, one in log.stages.items() if one.tasks > MANY_PER_SLOT * max(1, slots)]
+    rows = find_rows(log, frozenset(many))
+    if not len(rows):
+        return None
+    length = float(np.median(log.tasks["finish"][rows] - log.tasks["launch"][rows])) / 1000
+    if length >= SHORT_SECONDS:
+        return None
+    wanted = TASKS_PER_SLOT * slots
+    most = max(log.stages[key].tasks for key in many)
+    text = (
+        f"Stages have up to {count_of(most, 'task')} of {seconds(length)}: "
+        f"{wanted} larger ones would keep {count_of(slots, 'slot')} busy."
+    )
+    return Advice("small tasks", text, "", set_partitions(log, frozenset(many), rows, wanted))

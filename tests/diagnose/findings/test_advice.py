@@ -168,6 +168,7 @@ def test_stages_of_one_task_are_not_told_to_use_fewer_tasks():
 def test_many_small_tasks_are_told_how_many_would_do():
     finding = next(one for one in short_jobs(100, 6).findings if one.cause == "scheduling")
     assert finding.kind == "small tasks"
+    assert not any("more executors would shorten" in one.advice for one in short_jobs(100, 6).findings)
     assert finding.settings == {"spark.default.parallelism": "8"}
 
 

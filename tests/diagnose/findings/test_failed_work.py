@@ -42,6 +42,8 @@ def test_a_job_that_failed_for_memory_comes_first_with_what_to_set():
     assert found.to_json()["failures"]["tasks"] == {"out of memory": 4}
     assert "of the critical path is tasks that failed or were killed" in found.answer
     assert "not your problem" not in found.answer
+    assert found.answer.splitlines()[-1].startswith("Mend this first: Give each task more memory")
+    assert "Set spark.executor.memory=4g." in found.answer
 
 
 def test_an_exception_is_quoted():
@@ -72,7 +74,7 @@ def test_repeated_stages_and_lost_executors_are_told_and_replayed():
     found = diagnose_log(retried_stage().read(), Span())
     first = found.answer.splitlines()[0]
     assert "fetch failed" in first and "2 stages ran again" in first
-    assert "executor 2 was lost (worker lost: host-7 is gone)" in first
+    assert "Executor 2 was lost (worker lost: host-7 is gone)" in first
     # attempts follow one another: the replay takes as long as what happened
     assert found.what_if.replayed_seconds == pytest.approx(8)
     assert found.failed.jobs == 0
