@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +23,7 @@ from penstock.commands.printing import Json, print_json, progress, terminal, wri
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
+    from penstock.diagnose.comparison import Comparison
     from penstock.diagnose.diagnosis import Diagnosis
     from penstock.diagnose.path.spans import Span
 
@@ -50,6 +52,9 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
     host_cores: Annotated[
         int | None, typer.Option(help="Cores that the slots of a host share, for forecasts.")
     ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Log of another run of the same job, to say what changed.")
+    ] = None,
     memory: Annotated[
         str | None, typer.Option(help="Memory that may be used, e.g. 4GB; default: all that is free.")
     ] = None,
@@ -60,7 +65,7 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
     times = parse_moment("--from", start), parse_moment("--to", end)
     span = make_span(seconds, *times, host_cores, parse_memory(memory))
     outputs = _choose_outputs(html, perfetto)
-    run_diagnosis(path, span, terminal(), outputs=outputs, follow=follow, as_json=as_json)
+    run_diagnosis(path, span, terminal(), outputs=outputs, follow=follow, against=against, as_json=as_json)
 
 
 def parse_memory(text: str | None) -> int | None:
@@ -134,22 +139,39 @@ def run_diagnosis(
     *,
     outputs: Outputs | None = None,
     follow: bool = False,
+    against: Path | None = None,
     as_json: bool = False,
 ) -> None:
     """Diagnose the logs or the trace at `path`, write the files and print the answer."""
     from penstock.diagnose.diagnosis import diagnose_path, diagnoses_to_json
-    from penstock.view.diagnosis_terminal import print_diagnoses
+    from penstock.view.diagnosis_terminal import print_comparison, print_diagnoses
 
     if follow:
         window_seconds = span.window_us / 1e6 if span.window_us else FOLLOW_WINDOW_SECONDS
         _follow(path, window_seconds, terminal(error=True) if as_json else console)
     found = diagnose_path(path, span, progress, drawn=bool(outputs))
+    compared = _compare(path, found, against, span) if against else None
     for file, render in (outputs or {}).items():
         write_output(file, render(found))
     if as_json:
-        print_json(diagnoses_to_json(found))
-    else:
-        print_diagnoses(found, console)
+        more = {"comparison": compared.to_json()} if compared else {}
+        print_json(diagnoses_to_json(found) | more)
+        return
+    if compared:
+        print_comparison(compared, console)
+    print_diagnoses(found, console)
+
+
+def _compare(path: Path, found: list[Diagnosis], against: Path, span: Span) -> Comparison:
+    """Compare one run with one other; --from and --to are about the first alone."""
+    from penstock.diagnose.comparison import compare_runs
+    from penstock.diagnose.diagnosis import diagnose_path
+
+    others = diagnose_path(against, replace(span, start_us=None, end_us=None), progress, drawn=False)
+    for where, runs in ((path, found), (against, others)):
+        if len(runs) > 1:
+            raise BadInput(f"--against compares one run with one other: {where} holds {len(runs)}")
+    return compare_runs(found[0], others[0])
 
 
 def _follow(path: Path, window_seconds: float, console: Console) -> None:

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from penstock.diagnose.log.application import SUCCEEDED, ApplicationLog, StageKey
+from penstock.diagnose.findings.advice import Advice, advise_on_collection, advise_on_start, advise_on_state
+from penstock.diagnose.findings.driver_time import advise_on_scheduling
+from penstock.diagnose.findings.failed_work import FailedWork
+from penstock.diagnose.findings.idle_time import IdleTime
+from penstock.diagnose.findings.partitions import advise_on_operator
+from penstock.diagnose.findings.stragglers import Names
+from penstock.diagnose.log.application import ApplicationLog
 from penstock.diagnose.path.summary import Summary
 from penstock.diagnose.trace.driver_timeline import DRIVER
 from penstock.diagnose.trace.events import Activity
 from penstock.diagnose.trace.from_log import name_operators
-from penstock.diagnose.whatif.scenarios import WhatIf
+from penstock.diagnose.whatif.scenarios import Gain, Rehearsal, without_phase
+from penstock.units.figures import seconds
 
 SMALL_SHARE = 0.05
 LITTLE_TASK_TIME = 0.3
+MOST_FINDINGS = 3
+# A gain below this is not worth a line.
+LEAST_GAIN_SHARE = 0.01
 _STAGE = re.compile(r"^stage \d+: ")
 
 
@@ -34,13 +42,21 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class LatencyFinding:
-    """A cause with its share of the critical path, in a sentence, with advice and the seconds to gain."""
+    """A cause with its share of the critical path, in a sentence, with advice and the seconds to gain.
+
+    `kind` tells causes of one phase apart, such as skew and too few partitions. The gain is what following
+    the advice would save of the span, give or take `uncertainty_seconds`; `settings` are Spark's.
+    """
 
     cause: str
     share: float
     sentence: str
     advice: str
     gain_seconds: float | None = None
+    kind: str = ""
+    gain_share: float | None = None
+    uncertainty_seconds: float | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 _CAUSES = (
@@ -50,7 +66,7 @@ _CAUSES = (
           "Look at the driver's own code: collect, loops over rows, calls to other services.",
           ("program", "result handling")),
     Cause("scheduling", "the driver's scheduling (planning, submission, task launch, barriers)",
-          "Use fewer and larger tasks, coalesce partitions, cache plans, or give the driver more cores.",
+          "Plan and launch less: larger queries, no more tasks than keep the slots busy, fewer jobs.",
           ("query planning", "stage submission", "task launch", "stage barrier")),
     Cause("batch log", "the offsets and logs of micro-batches",
           "Put the checkpoint on faster storage, or trigger less often with larger batches.",
@@ -81,8 +97,9 @@ _CAUSES = (
           ("state load",), True, "state load"),
     Cause("result", "serialising and fetching results",
           "Return less to the driver: aggregate, or write instead.", ("result serialise",), True),
-    Cause("unknown", "time that the trace does not explain", "More detailed traces are needed here.",
-          ("lost",)),
+    Cause("failed", "tasks that failed or were killed", "Look at why: their work was for nothing.",
+          ("lost",), True),
+    Cause("unknown", "time that the trace does not explain", "More detailed traces are needed here.", ()),
 )  # fmt: skip
 CAUSES = {cause.key: cause for cause in _CAUSES}
 _CAUSE_OF_PHASE = {phase: cause.key for cause in _CAUSES for phase in cause.phases}
@@ -105,37 +122,130 @@ def sum_task_share(summary: Summary) -> float:
     return sum(share for key, share in share_by_cause(summary).items() if CAUSES[key].is_task_time)
 
 
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What findings are made of: the summary, the log of its span, and the names of the log's stages."""
+
+    summary: Summary
+    log: ApplicationLog | None
+    names: Names
+    rehearsal: Rehearsal | None
+    active_seconds: float
+
+
 def list_findings(
-    summary: Summary, log: ApplicationLog | None = None, names: Names | None = None
+    summary: Summary,
+    log: ApplicationLog | None = None,
+    names: Names | None = None,
+    rehearsal: Rehearsal | None = None,
+    idle: IdleTime | None = None,
 ) -> list[LatencyFinding]:
-    """Return the causes that matter, largest first; `names` are the operators of the log's stages."""
+    """Return the causes that matter, largest first; `names` are the operators of the log's stages.
+
+    The gain of a task's cause is replayed, if there is a rehearsal; the driver's causes are serial, so their
+    gain is their length. Time in which no job ran is left out.
+    """
     if log is not None and names is None:
         names = name_operators(log)
-    found = [
-        LatencyFinding(
-            key, share, f"{share:.0%} of the critical path is {CAUSES[key].noun}.", CAUSES[key].advice
-        )
-        for key, share in share_by_cause(summary).items()
-        if share >= SMALL_SHARE
-    ]
-    return [
-        _name_operator(finding, summary, log, names or {}) if finding.cause == "run" else finding
-        for finding in found
-    ]
+    active = summary.length_us / 1e6 * (1 - (idle.share if idle else 0.0))
+    view = _View(summary, log, names or {}, rehearsal, active)
+    shares = leave_out_idle(share_by_cause(summary), idle)
+    whole = "the critical path while jobs ran" if idle else "the critical path"
+    return [_make_finding(key, share, whole, view) for key, share in shares.items() if share >= SMALL_SHARE]
 
 
-def add_gains(found: list[LatencyFinding], summary: Summary, replayed: WhatIf | None) -> list[LatencyFinding]:
-    """Add the seconds that the application would gain without each cause.
+def leave_out_idle(shares: Mapping[str, float], idle: IdleTime | None) -> dict[str, float]:
+    """Return the shares of the time in which jobs ran, largest first."""
+    left, found = idle.share if idle else 0.0, dict(shares)
+    for key in ("program", "start-up"):
+        taken = min(left, found.get(key, 0.0))
+        if taken:
+            found[key] -= taken
+            left -= taken
+    total = sum(found.values()) or 1.0
+    scale = sum(shares.values()) / total if idle else 1.0
+    return dict(sorted(((key, share * scale) for key, share in found.items()), key=lambda item: -item[1]))
 
-    The driver's causes are serial: their gain is their length. The gain of a task's cause is replayed.
+
+def _make_finding(key: str, share: float, whole: str, view: _View) -> LatencyFinding:
+    cause = CAUSES[key]
+    sentence = f"{share:.0%} of {whole} is {cause.noun}."
+    operator, names, named = _name_operator(key, share, view)
+    advice = _advise(cause, operator, names, view) or Advice(key, cause.advice)
+    gain = _measure_gain(cause, advice, share, view)
+    return LatencyFinding(
+        cause=key,
+        share=share,
+        sentence=" ".join(filter(None, (sentence, named, advice.evidence))),
+        advice=advice.text,
+        gain_seconds=gain.seconds if gain else None,
+        kind=advice.kind,
+        gain_share=gain.seconds / max(view.active_seconds, 1e-3) if gain else None,
+        uncertainty_seconds=gain.uncertainty if gain else None,
+        settings=dict(advice.settings),
+    )
+
+
+def _advise(cause: Cause, operator: str, names: Names, view: _View) -> Advice | None:
+    log = view.log
+    if log is None or (cause.key == "run" and not operator):
+        return None
+    if cause.key == "run":
+        return advise_on_operator(log, operator, names)
+    if cause.key == "scheduling":
+        phases = dict.fromkeys(cause.phases, 0.0)
+        for work, share in view.summary.work.items():
+            if work.phase in phases:
+                phases[work.phase] += share
+        return advise_on_scheduling(log, phases)
+    if cause.key == "executors":
+        return advise_on_start(log, cause.advice)
+    return _advise_on_phase(cause, log) if cause.scenario else None
+
+
+def _advise_on_phase(cause: Cause, log: ApplicationLog) -> Advice:
+    """Advise on a phase of tasks, which the replay takes out of them."""
+    change = without_phase(log, cause.scenario.replace(" ", "_"))
+    if cause.key == "gc":
+        return advise_on_collection(log, change)
+    if cause.key == "state commit":
+        return advise_on_state(log, cause.advice, change)
+    return Advice(cause.key, cause.advice, change=change)
+
+
+def _measure_gain(cause: Cause, advice: Advice, share: float, view: _View) -> Gain | None:
+    if cause.is_task_time:
+        return view.rehearsal.measure_gain(advice.change) if view.rehearsal and advice.change else None
+    if view.log is None or cause.key in {"trigger", "unknown"}:
+        return None
+    return Gain(share * view.active_seconds, 0.0)
+
+
+def _name_operator(key: str, share: float, view: _View) -> tuple[str, Names, str]:
+    """Return the operator behind most of the task time, the names it is among, and a sentence on it.
+
+    If no operator has most of it, but stages that do the same have, these are taken together.
     """
-    gains = replayed.gains if replayed else {}
-
-    def gain(finding: LatencyFinding) -> float | None:
-        cause = CAUSES[finding.cause]
-        return gains.get(cause.scenario) if cause.is_task_time else finding.share * summary.length_us / 1e6
-
-    return [replace(finding, gain_seconds=gain(finding)) for finding in found]
+    by_operator: dict[str, float] = {}
+    for work, part in view.summary.work.items():
+        if work.operator not in {"", DRIVER} and _CAUSE_OF_PHASE.get(work.phase, "run") == "run":
+            by_operator[work.operator] = by_operator.get(work.operator, 0.0) + part
+    if key != "run" or not by_operator:
+        return "", view.names, ""
+    scale = share / sum(by_operator.values())
+    operator = max(by_operator, key=lambda name: by_operator[name])
+    mine = by_operator[operator] * scale
+    if mine >= share / 2:
+        return operator, view.names, f"Most of it ({mine:.0%}) is {operator}."
+    alike: dict[str, list[float]] = {}
+    for name, part in by_operator.items():
+        alike.setdefault(_STAGE.sub("", name), []).append(part * scale)
+    what = max(alike, key=lambda name: sum(alike[name]))
+    if sum(alike[what]) >= share / 2 and len(alike[what]) > 1:
+        names = {stage: _STAGE.sub("", name) for stage, name in view.names.items()}
+        said = f"Most of it ({sum(alike[what]):.0%}) is {what}, in {len(alike[what])} stages."
+        return what, names, said
+    return operator, view.names, f"The largest part of it ({mine:.0%}) is {operator}."
 
 
 def answer_in_words(found: list[LatencyFinding]) -> str:
@@ -153,134 +263,52 @@ def answer_in_words(found: list[LatencyFinding]) -> str:
     return answer
 
 
-def _name_operator(
-    finding: LatencyFinding, summary: Summary, log: ApplicationLog | None, names: Names
-) -> LatencyFinding:
-    """Name the operator behind most of the task time, and its straggler if it has one."""
-    by_operator: dict[str, float] = {}
-    for work, share in summary.work.items():
-        if work.operator not in {"", DRIVER} and _CAUSE_OF_PHASE.get(work.phase, "run") == "run":
-            by_operator[work.operator] = by_operator.get(work.operator, 0.0) + share
-    if not by_operator:
-        return finding
-    operator = max(by_operator, key=lambda name: by_operator[name])
-    sentence = f"{finding.sentence} {_describe_largest(by_operator, operator, finding.share)}"
-    straggler = find_straggler(log, operator, names) if log else None
-    if straggler is None:
-        return replace(finding, sentence=sentence, advice=_advise_scaling(operator, log, names))
-    sentence += (
-        f" Its longest task, partition {straggler.partition} on executor {straggler.executor}, takes "
-        f"{straggler.seconds:.1f} s, {straggler.ratio:.1f} times the median."
+def answer_in_lines(
+    found: list[LatencyFinding],
+    failed: FailedWork | None,
+    idle: IdleTime | None,
+    rehearsal: Rehearsal | None,
+) -> str:
+    """Return at most five lines: what failed, when no job ran, what held up the rest, what to gain."""
+    lines = []
+    if failed:
+        lines.append(failed.sentence)
+    if idle:
+        times = f"{seconds(idle.seconds)} of {seconds(idle.of_seconds)}"
+        lines.append(f"No job ran in {times}; what follows is about the time in which jobs ran.")
+    if found or not lines:
+        lines.append(answer_in_words(found))
+    if rehearsal and not rehearsal.is_trusted:
+        took = f"{seconds(rehearsal.seconds)} instead of {seconds(rehearsal.graph.measured_seconds)}"
+        missed = f"{rehearsal.error:.0%} of the time in which jobs ran is missed"
+        lines.append(f"A replay of what happened takes {took}: {missed}, so nothing is predicted from it.")
+    if failed and failed.jobs:
+        # what a run that failed would gain elsewhere is beside the point
+        lines.append(f"Mend this first: {failed.advice} {describe_settings(failed.settings)}".rstrip())
+        return "\n".join(lines)
+    best = max(found, key=lambda one: one.gain_seconds or 0.0, default=None)
+    if best and (best.gain_share or 0.0) >= LEAST_GAIN_SHARE:
+        lines.append(f"Most would be gained here: {advise(best)}")
+    return "\n".join(lines)
+
+
+def advise(finding: LatencyFinding) -> str:
+    """Say what to do about a finding, what to set, and what it is worth."""
+    return " ".join(
+        filter(None, (finding.advice, describe_settings(finding.settings), describe_gain(finding)))
     )
-    return replace(finding, sentence=sentence, advice=_advise_on_straggler(straggler))
 
 
-def _describe_largest(by_operator: dict[str, float], operator: str, share: float) -> str:
-    """Name the operator with most of the time or, if none has most, what many stages repeat."""
-    if by_operator[operator] >= share / 2:
-        return f"Most of it ({by_operator[operator]:.0%}) is {operator}."
-    alike: dict[str, list[float]] = {}
-    for name, part in by_operator.items():
-        alike.setdefault(_STAGE.sub("", name), []).append(part)
-    what = max(alike, key=lambda name: sum(alike[name]))
-    if sum(alike[what]) >= share / 2 and len(alike[what]) > 1:
-        return f"Most of it ({sum(alike[what]):.0%}) is {what}, in {len(alike[what])} stages."
-    return f"The largest part of it ({by_operator[operator]:.0%}) is {operator}."
+def describe_settings(settings: Mapping[str, str]) -> str:
+    """Say what to set."""
+    return f"Set {' and '.join(f'{key}={value}' for key, value in settings.items())}." if settings else ""
 
 
-def _advise_on_straggler(straggler: Straggler) -> str:
-    if straggler.is_skewed:
-        return (
-            f"The data is skewed ({straggler.records_ratio:.1f} times the median records): split the hot "
-            "keys, salt them, or repartition."
-        )
-    return "It does not read more records than the others: look at the executor, or try speculation."
-
-
-def _advise_scaling(operator: str, log: ApplicationLog | None, names: Names) -> str:
-    """Advise more executors where the operator's tasks queue, more partitions where slots are idle."""
-    if log is None:
-        return CAUSES["run"].advice
-    slots = sum(executor.cores for executor in log.executors.values())
-    tasks = max((log.stages[key].tasks for key, name in names.items() if name == operator), default=0)
-    on_slots = f"{slots} slot{'s' if slots > 1 else ''}"
-    if slots and tasks > slots:
-        return f"Its {tasks} tasks share {on_slots}: more executors would shorten it."
-    if slots and 0 < tasks < slots:
-        has = f"{tasks} task{'s' if tasks > 1 else ''}"
-        return f"It has {has} for {on_slots}: more partitions would help, more executors would not."
-    return CAUSES["run"].advice
-
-
-Names = Mapping[StageKey, str]
-
-# A straggler takes this many times the median of its stage; LONGER is enough if it also reads that much more.
-SKEW_RATIO = 2.0
-LONGER = 1.25
-# A stage is held up by its longest task if that takes this share of it; otherwise it waits for slots.
-HOLDS_UP = 0.5
-# A slow executor's tasks take this many times as long as others, and do not read MORE_RECORDS times as much.
-SLOWER = 2.0
-MORE_RECORDS = 1.25
-
-
-@dataclass(frozen=True, slots=True)
-class Straggler:
-    """The longest task of a stage, where it is far longer than the others."""
-
-    ratio: float
-    seconds: float
-    executor: str
-    partition: int
-    records_ratio: float
-
-    @property
-    def is_skewed(self) -> bool:
-        """Whether the task reads that many more records than the others."""
-        return self.records_ratio >= SKEW_RATIO
-
-
-def find_straggler(log: ApplicationLog, operator: str, names: Names | None = None) -> Straggler | None:
-    """Return the worst straggler among the stages of an operator."""
-    names = name_operators(log) if names is None else names
-    stages = [key for key, name in names.items() if name == operator]
-    found = [one for key in stages if (one := _find_in_stage(log, key))]
-    return max(found, key=lambda one: one.seconds, default=None)
-
-
-def _find_in_stage(log: ApplicationLog, stage: StageKey) -> Straggler | None:
-    tasks = log.tasks
-    done = (tasks["stage"] == stage[0]) & (tasks["attempt"] == stage[1]) & (tasks["outcome"] == SUCCEEDED)
-    rows = np.nonzero(done)[0]
-    if len(rows) < 2:
-        return None
-    seconds = (tasks["finish"][rows] - tasks["launch"][rows]) / 1000
-    longest = int(rows[seconds.argmax()])
-    found = Straggler(
-        ratio=float(seconds.max() / max(np.median(seconds), 1e-3)),
-        seconds=float(seconds.max()),
-        executor=tasks.executors[int(tasks["executor"][longest])],
-        partition=int(tasks["partition"][longest]),
-        records_ratio=float(tasks["records_in"][longest] / max(np.median(tasks["records_in"][rows]), 1.0)),
-    )
-    span = float(tasks["finish"][rows].max() - tasks["launch"][rows].min()) / 1000
-    stands_out = found.ratio >= SKEW_RATIO or (found.ratio >= LONGER and found.is_skewed)
-    return found if stands_out and found.seconds >= HOLDS_UP * span else None
-
-
-def find_slow_executor(log: ApplicationLog, operator: str, names: Names) -> tuple[str, float] | None:
-    """Return the executor whose tasks of the operator are slow without more to read, and how slow."""
-    tasks = log.tasks
-    stages = [stage for (stage, _), name in names.items() if name == operator]
-    rows = np.nonzero(np.isin(tasks["stage"], stages) & (tasks["outcome"] == SUCCEEDED))[0]
-    executor, seconds = tasks["executor"][rows], (tasks["finish"] - tasks["launch"])[rows] / 1000
-    medians = {int(one): float(np.median(seconds[executor == one])) for one in np.unique(executor)}
-    if len(medians) < 2:
-        return None
-    slowest = max(medians, key=lambda one: medians[one])
-    mine = executor == slowest
-    # even its quickest task must be slower than the others, or one hot task would explain it
-    ratio = float(seconds[mine].min() / max(np.median(seconds[~mine]), 1e-3))
-    records = tasks["records_in"][rows]
-    fair = np.median(records[mine]) <= MORE_RECORDS * max(float(np.median(records[~mine])), 1.0)
-    return (tasks.executors[slowest], ratio) if ratio >= SLOWER and fair and mine.sum() > 1 else None
+def describe_gain(finding: LatencyFinding) -> str:
+    """Say how many seconds and which share of the span following the advice is worth."""
+    gain, share = finding.gain_seconds or 0.0, finding.gain_share or 0.0
+    if share < LEAST_GAIN_SHARE:
+        return ""
+    unsure = finding.uncertainty_seconds or 0.0
+    give_or_take = f" ± {seconds(unsure)}" if unsure else ""
+    return f"Worth up to {seconds(gain)}{give_or_take} ({share:.0%})."

@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.diagnose.answer import LatencyFinding, add_gains, answer_in_words, list_findings
+from penstock.diagnose.answer import MOST_FINDINGS, LatencyFinding, answer_in_lines, list_findings
+from penstock.diagnose.findings.failed_work import FailedWork, find_failed_work
+from penstock.diagnose.findings.idle_time import IdleTime, SlotUse, find_idle_time, measure_slot_use
 from penstock.diagnose.log.application import ApplicationLog
 from penstock.diagnose.log.files import LogFiles, find_logs
 from penstock.diagnose.log.reader import read_application
@@ -21,9 +23,11 @@ from penstock.diagnose.path.parts import Part, analyse_log_parts, analyse_trace_
 from penstock.diagnose.path.spans import Span
 from penstock.diagnose.path.summary import Summary, join_summaries, mix_shares, summarise, summarise_graph
 from penstock.diagnose.trace.events import Activity, Indices, is_trace
-from penstock.diagnose.trace.from_log import build_timelines
-from penstock.diagnose.whatif.scenarios import WhatIf, ask_what_if
+from penstock.diagnose.trace.from_log import build_timelines, name_operators
+from penstock.diagnose.whatif.clip import clip_log
+from penstock.diagnose.whatif.scenarios import Rehearsal, WhatIf, forecast, rehearse
 from penstock.errors import BadInput
+from penstock.units.figures import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,9 @@ class Diagnosis:
     what_if: WhatIf | None
     warnings: list[str]
     drawing: Drawing | None
+    failed: FailedWork | None = None
+    idle: IdleTime | None = None
+    slots: SlotUse | None = None
 
     def compare_activities(self) -> dict[str, tuple[float, float, float]]:
         """Return each activity's share of the critical path, of busy time and of one random path."""
@@ -57,6 +64,9 @@ class Diagnosis:
             "application": self.application,
             "name": self.name,
             "answer": self.answer,
+            "failures": asdict(self.failed) if self.failed else None,
+            "idle": asdict(self.idle) if self.idle else None,
+            "slots": asdict(self.slots) if self.slots else None,
             "findings": [asdict(finding) for finding in self.findings],
             "windows": [window_to_json(summary) for summary in self.windows],
             "whole": window_to_json(self.whole),
@@ -138,7 +148,7 @@ def _naming(path: Path) -> Iterator[None]:
 def _diagnose_files(files: LogFiles, span: Span, progress: Callable[[str], None]) -> Diagnosis:
     progress(f"{files.path}: reading {files.size / 1e6:.1f} MB")
     log = read_application(files)
-    progress(f"{files.path}: analysing {len(log.tasks)} tasks")
+    progress(f"{files.path}: analysing {count_of(len(log.tasks), 'task')}")
     return diagnose_log(log, span)
 
 
@@ -186,22 +196,56 @@ def _build_diagnosis(
 ) -> Diagnosis:
     found = [result.whole for result in results]
     summary = found[0] if len(found) == 1 else join_summaries(found)
-    replayed = ask_what_if(log, host_cores=span.host_cores) if log else None
-    ranked = add_gains(list_findings(summary, log), summary, replayed)
     warnings = _describe_warnings(results, summary, counted)
     if log and not log.is_complete:
         warnings.append("the log has no end: the application is still running, or the log was cut off")
+    explained = _explain_log(summary, log, span) if log else _Explained(list_findings(summary))
     return Diagnosis(
         application=log.application if log else name,
         name=log.name if log else name,
-        answer=answer_in_words(ranked),
-        findings=ranked,
+        answer=explained.answer,
+        findings=explained.findings[:MOST_FINDINGS],
         whole=summary,
         windows=[window for result in results for window in result.windows],
         single_path=mix_shares((result.single_path, result.whole.length_us) for result in results),
-        what_if=replayed,
+        what_if=explained.what_if,
         warnings=warnings,
         drawing=results[0].drawing,
+        failed=explained.failed,
+        idle=explained.idle,
+        slots=explained.slots,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Explained:
+    """What the layer above the path says of a span: findings, what failed, idle time and what-if."""
+
+    findings: list[LatencyFinding]
+    failed: FailedWork | None = None
+    idle: IdleTime | None = None
+    slots: SlotUse | None = None
+    rehearsal: Rehearsal | None = None
+    what_if: WhatIf | None = None
+
+    @property
+    def answer(self) -> str:
+        return answer_in_lines(self.findings, self.failed, self.idle, self.rehearsal)
+
+
+def _explain_log(summary: Summary, log: ApplicationLog, span: Span) -> _Explained:
+    """Explain what happened in the span that was asked for, from that part of the log alone."""
+    start = log.start if span.start_us is None else span.start_us // 1000
+    end = log.end if span.end_us is None else span.end_us // 1000
+    part = clip_log(log, start, end)
+    idle, rehearsal = find_idle_time(part), rehearse(part, span.host_cores)
+    return _Explained(
+        findings=list_findings(summary, part, name_operators(log), rehearsal, idle),
+        failed=find_failed_work(part, rehearsal),
+        idle=idle,
+        slots=measure_slot_use(part),
+        rehearsal=rehearsal,
+        what_if=forecast(part, rehearsal) if rehearsal else None,
     )
 
 

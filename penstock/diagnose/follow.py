@@ -82,6 +82,7 @@ def drop_old(log: ApplicationLog, before: int) -> ApplicationLog:
         executors=_keep_executors(log.executors, min(begun)),
         executions=executions,
         batches=_keep_batches(log.batches, before),
+        failures=tuple(one for one in log.failures if one.at >= before),
         warnings={},
     )
 

@@ -13,15 +13,8 @@ from typing import Any
 import numpy as np
 
 from penstock.dataflow.window import CriticalWindow, HotTask, SlowExecutor
-from penstock.diagnose.answer import (
-    Straggler,
-    answer_in_words,
-    find_slow_executor,
-    find_straggler,
-    list_findings,
-    share_by_cause,
-    sum_task_share,
-)
+from penstock.diagnose.answer import answer_in_words, list_findings, share_by_cause, sum_task_share
+from penstock.diagnose.findings.stragglers import Straggler, find_slow_executor, find_straggler
 from penstock.diagnose.log.application import (
     LIVE_OUTCOMES,
     RUNNING,
@@ -40,7 +33,8 @@ from penstock.diagnose.path.participation import cut_windows, measure_participat
 from penstock.diagnose.path.summary import Summary, summarise
 from penstock.diagnose.trace.driver_timeline import DRIVER
 from penstock.diagnose.trace.from_log import build_timelines
-from penstock.diagnose.whatif.replay import build_task_graph, replay
+from penstock.diagnose.whatif.replay import replay
+from penstock.diagnose.whatif.task_graph import build_task_graph
 
 # A line after every task: Spark reports a batch's phases when the batch is over.
 _LAST = 1 << 40

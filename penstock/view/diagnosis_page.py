@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from penstock.diagnose.answer import answer_in_words, list_findings, share_by_cause
+from penstock.diagnose.answer import advise, answer_in_words, list_findings, share_by_cause
 from penstock.diagnose.diagnosis import Diagnosis
 from penstock.diagnose.whatif.scenarios import WhatIf
 from penstock.view import figures
@@ -24,11 +24,12 @@ from penstock.view.charts import (
 )
 from penstock.view.diagnosis_terminal import (
     SMALLEST_SHARE,
-    advise,
+    advise_on_failures,
+    describe_slots,
     rank_gains,
+    rank_operators,
     rank_shares,
     share_channels,
-    share_operators,
 )
 from penstock.view.frame import draw_chart, render_page
 
@@ -66,6 +67,10 @@ def _application(diagnosis: Diagnosis) -> dict[str, Any]:
         "name": _name(diagnosis),
         "span": _span(diagnosis),
         "answer": diagnosis.answer,
+        "failed": None
+        if diagnosis.failed is None
+        else {"sentence": diagnosis.failed.sentence, "advice": advise_on_failures(diagnosis.failed)},
+        "slots": describe_slots(diagnosis.slots) if diagnosis.slots and diagnosis.slots.slot_seconds else "",
         "findings": [
             {
                 "width": max(2, round(80 * one.share)),
@@ -89,8 +94,8 @@ def _summaries(diagnosis: Diagnosis) -> list[Card]:
         ("Workers", "one that stands out is a straggler", draw_ranking(whole.worker)),
         (
             "Operators",
-            "for each worker that ran them: a long bar wants more",
-            draw_ranking(share_operators(whole)),
+            "of the critical path, with the workers that ran them",
+            draw_ranking({f"{name} (on {workers})": share for name, share, workers in rank_operators(whole)}),
         ),
         ("Channels", "messages that others waited for", draw_ranking(share_channels(whole), BLUE)),
     ]
@@ -98,6 +103,10 @@ def _summaries(diagnosis: Diagnosis) -> list[Card]:
 
 
 def _what_if(found: WhatIf) -> dict[str, Any]:
+    if not found.is_trusted:
+        took, was = figures.seconds(found.replayed_seconds), figures.seconds(found.measured_seconds)
+        missed = f"A replay of what happened takes {took} instead of {was}, so nothing is predicted from it."
+        return {"charts": [], "gains": [], "missed": missed}
     seconds = [item.seconds for item in found.forecasts]
     drawn = _draw_by_slots(found, seconds, found.measured_seconds)
     charts = [("On other slots", "the task graph, replayed", draw_chart(drawn))]
@@ -105,7 +114,7 @@ def _what_if(found: WhatIf) -> dict[str, Any]:
         of_jobs = [item.median_job_seconds for item in found.forecasts]
         drawn = _draw_by_slots(found, of_jobs, found.measured_job_seconds)
         charts.append(("One job on other slots", f"the median of {found.jobs} jobs", draw_chart(drawn)))
-    return {"charts": charts, "gains": rank_gains(found)}
+    return {"charts": charts, "gains": rank_gains(found), "missed": ""}
 
 
 def draw_activities(diagnosis: Diagnosis) -> go.Figure:

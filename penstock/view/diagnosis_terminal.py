@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from penstock.diagnose.answer import LatencyFinding
+from penstock.diagnose.answer import advise, describe_settings
+from penstock.diagnose.comparison import Comparison
 from penstock.diagnose.diagnosis import Diagnosis
+from penstock.diagnose.findings.failed_work import FailedWork
+from penstock.diagnose.findings.idle_time import SlotUse
 from penstock.diagnose.path.summary import Summary
 from penstock.diagnose.whatif.scenarios import WhatIf
 from penstock.view import figures
+from penstock.view.words import name_cause
 
 MOST_SHOWN = 8
 SMALLEST_SHARE = 0.0005
-LEAST_GAIN_SECONDS, LEAST_GAIN_SHARE = 0.1, 0.01
+LEAST_GAIN_SHARE = 0.01
 
 
 def print_diagnoses(found: Sequence[Diagnosis], console: Console) -> None:
@@ -31,6 +36,21 @@ def print_diagnoses(found: Sequence[Diagnosis], console: Console) -> None:
         _print_diagnosis(diagnosis, console)
 
 
+def print_comparison(found: Comparison, console: Console) -> None:
+    """Print what changed from another run to this one."""
+    console.print(f"[bold]against {escape(found.other)}: {escape(found.answer)}[/bold]")
+    table = Table(title="seconds of the critical path", title_justify="left")
+    table.add_column("", overflow="fold")
+    for column in ("there", "here", "change"):
+        table.add_column(column, justify="right")
+    causes = [replace(one, name=name_cause(one.name)) for one in found.causes]
+    for one in [found.total, *causes[:MOST_SHOWN], *found.operators[:MOST_SHOWN]]:
+        if max(one.seconds, one.other_seconds) >= SMALLEST_SHARE * found.total.seconds:
+            cells = (f"{one.other_seconds:.1f}", f"{one.seconds:.1f}", f"{one.more_seconds:+.1f}")
+            table.add_row(escape(one.name), *cells)
+    console.print(table)
+
+
 def rank_shares(values: Mapping[str, float]) -> list[tuple[str, float]]:
     """Return the shares that can be seen, the largest first."""
     return sorted((one for one in values.items() if one[1] >= SMALLEST_SHARE), key=lambda one: -one[1])
@@ -42,10 +62,12 @@ def rank_gains(found: WhatIf) -> list[tuple[str, float]]:
     return sorted((one for one in found.gains.items() if one[1] >= least), key=lambda one: -one[1])
 
 
-def share_operators(summary: Summary) -> dict[str, float]:
-    """Return the shares of operators for each of their instances."""
-    counts = {name: figures.count(summary.instances.get(name, 1)) for name in summary.operator}
-    return {f"{name} (on {counts[name]})": share for name, share in summary.operator.items()}
+def rank_operators(summary: Summary) -> list[tuple[str, float, int]]:
+    """Return operators with their share of the critical path and the workers that ran them, largest first."""
+    shares: dict[str, float] = {}
+    for name, each in summary.operator.items():
+        shares[name] = each * summary.instances.get(name, 1)
+    return [(name, share, summary.instances.get(name, 1)) for name, share in rank_shares(shares)]
 
 
 def share_channels(summary: Summary) -> dict[str, float]:
@@ -53,10 +75,18 @@ def share_channels(summary: Summary) -> dict[str, float]:
     return {f"{source} → {target}": share for source, target, share in summary.communication}
 
 
-def advise(finding: LatencyFinding) -> str:
-    """Say what to do about a finding, and what it is worth."""
-    gain = finding.gain_seconds or 0.0
-    return finding.advice + (f" Worth up to {figures.seconds(gain)}." if gain >= LEAST_GAIN_SECONDS else "")
+def advise_on_failures(failed: FailedWork) -> str:
+    """Say what to do about what failed, and what it cost."""
+    gain = failed.gain.seconds if failed.gain else 0.0
+    cost = f"It cost {figures.seconds(gain)}." if gain >= 0.1 else ""
+    return " ".join(filter(None, (failed.advice, describe_settings(failed.settings), cost)))
+
+
+def describe_slots(use: SlotUse) -> str:
+    """Say how many core-seconds were there, and how many of them nobody used."""
+    share = use.idle_seconds / use.slot_seconds if use.slot_seconds else 0.0
+    there, idle = figures.count(use.slot_seconds), figures.count(use.idle_seconds)
+    return f"{there} core-seconds were there; {idle} of them ({share:.0%}) were idle"
 
 
 def _print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
@@ -65,11 +95,15 @@ def _print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     _print_activities(diagnosis, console)
     whole = diagnosis.whole
     _print_shares(console, "workers", whole.worker)
-    _print_shares(console, "operators, divided by the workers that ran them", share_operators(whole))
+    _print_operators(console, whole)
     _print_shares(console, "channels", share_channels(whole))
+    if diagnosis.slots and diagnosis.slots.slot_seconds:
+        console.print(describe_slots(diagnosis.slots))
     if diagnosis.what_if:
         _print_forecasts(diagnosis.what_if, console)
     console.print("[bold]what to do[/bold]")
+    if diagnosis.failed:
+        console.print(f"  {escape(diagnosis.failed.sentence)} {escape(advise_on_failures(diagnosis.failed))}")
     for finding in diagnosis.findings:
         console.print(f"  {escape(finding.sentence)} {escape(advise(finding))}")
     for warning in diagnosis.warnings:
@@ -100,9 +134,28 @@ def _print_shares(console: Console, title: str, values: Mapping[str, float]) -> 
     console.print(table)
 
 
+def _print_operators(console: Console, whole: Summary) -> None:
+    ranked = rank_operators(whole)
+    if not ranked:
+        return
+    table = Table(title="operators", title_justify="left")
+    table.add_column("operator", overflow="fold")
+    for column in ("critical path", "workers", "for each worker"):
+        table.add_column(column, justify="right")
+    for name, share, workers in ranked[:MOST_SHOWN]:
+        table.add_row(escape(name), f"{share:.1%}", figures.count(workers), f"{share / workers:.1%}")
+    if len(ranked) > MOST_SHOWN:
+        table.add_row(f"and {len(ranked) - MOST_SHOWN} more", "", "", "")
+    console.print(table)
+
+
 def _print_forecasts(found: WhatIf, console: Console) -> None:
+    measured = f"measured: {found.measured_seconds:.1f} s on {figures.count_of(found.slots, 'slot')}"
+    if not found.is_trusted:
+        console.print(f"{measured}; a replay takes {found.replayed_seconds:.1f} s, so there is no forecast")
+        return
     times = ", ".join(f"{item.seconds:.1f} s on {item.slots}" for item in found.forecasts)
-    console.print(f"measured: {found.measured_seconds:.1f} s on {found.slots} slots; forecast: {times}")
+    console.print(f"{measured}; forecast: {times}")
     if found.jobs > 1:
         times = ", ".join(f"{item.median_job_seconds:.2f} s on {item.slots}" for item in found.forecasts)
         measured = f"{found.measured_job_seconds:.2f} s"

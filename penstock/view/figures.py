@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from datetime import datetime
 
-ABSENT = "–"
+from penstock.units.figures import ABSENT, count, count_of, seconds, size
+
+__all__ = [
+    "ABSENT", "clock", "count", "count_of", "day_and_clock", "plain", "rate", "seconds", "share", "size",
+    "sparkline", "stopwatch",
+]  # fmt: skip
 BARS = "▁▂▃▄▅▆▇█"
-
-
-def count(value: float | None) -> str:
-    """Write a whole number with thousands apart: 12,600."""
-    return ABSENT if value is None or not math.isfinite(value) else f"{value:,.0f}"
 
 
 def rate(value: float | None) -> str:
@@ -20,28 +20,6 @@ def rate(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return ABSENT
     return f"{value:,.1f}/s" if 0 < abs(value) < 10 else f"{value:,.0f}/s"
-
-
-def seconds(value: float | None) -> str:
-    """Write a span of time: 450 ms, 7.1 s, 12 min, 3.5 h."""
-    if value is None or not math.isfinite(value):
-        return ABSENT
-    if value < 1:
-        return f"{value * 1000:.0f} ms"
-    if value < 120:
-        return f"{value:.1f} s".replace(".0 s", " s")
-    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
-
-
-def size(value: float | None) -> str:
-    """Write an amount of data: 512 B, 1.2 kB, 340 MB."""
-    if value is None or not math.isfinite(value):
-        return ABSENT
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(value) >= factor:
-            scaled = value / factor
-            return f"{scaled:.0f} {unit}" if scaled >= 100 else f"{scaled:.1f} {unit}"
-    return f"{value:.0f} B"
 
 
 def share(value: float | None) -> str:

@@ -27,6 +27,7 @@ CAUSES = {
     "executors": "executor start",
     "trigger": "wait for trigger",
     "result": "results",
+    "failed": "failed tasks",
 }
 
 

@@ -30,8 +30,9 @@ from penstock.diagnose.log.reader import read_log
 from penstock.diagnose.path.spans import Span
 from penstock.diagnose.path.summary import Summary
 from penstock.diagnose.trace.events import Activity, Work
-from penstock.diagnose.whatif.replay import TaskGraph, build_task_graph, replay
-from penstock.diagnose.whatif.scenarios import add_interference
+from penstock.diagnose.whatif.interference import add_interference
+from penstock.diagnose.whatif.replay import replay
+from penstock.diagnose.whatif.task_graph import TaskGraph, build_task_graph
 from penstock.errors import ActionFailed
 from penstock_lab.experiments.hot_keys import describe_logged_cluster
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row

@@ -28,7 +28,7 @@ def test_the_page_shows_the_answer_what_to_do_and_what_if_and_loads_nothing(skew
     shown = " ".join(reader.shown)
     parts = (
         "partition 7 on executor 2",
-        "Worth up to 4.5 s",
+        "Worth up to 5 s",
         "What each window waited for",
         "without stragglers",
     )

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+if TYPE_CHECKING:
+    from penstock.diagnose.log.failures import TaskFailure
+
 TASK_COLUMNS = (
     "task", "stage", "attempt", "partition", "executor", "launch", "finish", "getting_result",
     "deserialise", "run", "cpu", "python", "gc", "fetch_wait", "shuffle_write", "state_load", "state_commit",
-    "result_serialise", "remote_bytes", "shuffle_written_bytes", "records_in", "outcome", "started", "ended",
+    "result_serialise", "remote_bytes", "shuffle_written_bytes", "records_in", "scanned_records", "bytes_in",
+    "memory_spilled", "disk_spilled", "peak_memory", "speculative", "outcome", "started", "ended",
 )  # fmt: skip
 """One value for each task; `started` and `ended` are lines of the log."""
 SUCCEEDED, FAILED, KILLED, RUNNING = range(4)
@@ -57,6 +61,7 @@ class Stage:
     submitted_at_line: int = -1
     completed_at_line: int = -1
     rdd: int = -1
+    failure: str = ""
 
 
 @dataclass(slots=True)
@@ -70,6 +75,8 @@ class SparkJob:
     query: str = ""
     ended: int = -1
     ended_at_line: int = -1
+    execution: int = -1
+    failure: str = ""
 
 
 @dataclass(slots=True)
@@ -82,6 +89,7 @@ class Executor:
     removed: int = -1
     line: int = -1
     host: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +104,14 @@ class Batch:
 
 @dataclass(slots=True)
 class SqlExecution:
-    """A SQL execution on the driver."""
+    """A SQL execution on the driver; `scopes` has the words for the generated scopes of its plan."""
 
     started: int
     line: int
     ended: int = -1
     ended_at_line: int = -1
     execution: int = -1
+    scopes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +133,8 @@ class ApplicationLog:
     query_names: Mapping[str, str]
     lines: int
     warnings: Mapping[str, int] = field(default_factory=dict)
+    failures: tuple[TaskFailure, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +164,13 @@ TASK_METRICS = (
     TaskMetric("shuffle_written_bytes", (_LOGGED_OUT, "Shuffle Bytes Written"), (_LIVE_OUT, "bytesWritten")),
     TaskMetric("records_in", (_LOGGED_IN, "Total Records Read"), (_LIVE_IN, "recordsRead")),
     TaskMetric("records_in", ("Input Metrics", "Records Read"), ("inputMetrics", "recordsRead")),
+    TaskMetric("scanned_records", ("Input Metrics", "Records Read"), ("inputMetrics", "recordsRead")),
+    TaskMetric("bytes_in", ("Input Metrics", "Bytes Read"), ("inputMetrics", "bytesRead")),
+    TaskMetric("bytes_in", (_LOGGED_IN, "Remote Bytes Read"), (_LIVE_IN, "remoteBytesRead")),
+    TaskMetric("bytes_in", (_LOGGED_IN, "Local Bytes Read"), (_LIVE_IN, "localBytesRead")),
+    TaskMetric("memory_spilled", ("", "Memory Bytes Spilled"), ("", "memoryBytesSpilled")),
+    TaskMetric("disk_spilled", ("", "Disk Bytes Spilled"), ("", "diskBytesSpilled")),
+    TaskMetric("peak_memory", ("", "Peak Execution Memory"), ("", "peakExecutionMemory")),
 )  # fmt: skip
 _LOGGED = tuple((one.column, *one.logged, one.unit) for one in TASK_METRICS)
 _LIVE = tuple((one.column, *one.live, one.unit) for one in TASK_METRICS)

@@ -28,7 +28,14 @@ from penstock.diagnose.log.application import (
     Tasks,
     read_logged_metrics,
 )
+from penstock.diagnose.log.failures import (
+    TaskFailure,
+    read_job_failure,
+    read_task_failure,
+    shorten_message,
+)
 from penstock.diagnose.log.files import LogFiles
+from penstock.diagnose.log.plans import describe_scopes
 from penstock.errors import BadInput
 
 _END_OF_TIMES = 10**14
@@ -45,6 +52,7 @@ _HANDLERS = {
     "SparkListenerLogStart": "_log_start",
     "SparkListenerApplicationStart": "_application_start",
     "SparkListenerApplicationEnd": "_application_end",
+    "SparkListenerEnvironmentUpdate": "_environment_update",
     "SparkListenerExecutorAdded": "_executor_added",
     "SparkListenerExecutorRemoved": "_executor_removed",
     "SparkListenerJobStart": "_job_start",
@@ -55,6 +63,7 @@ _HANDLERS = {
     "SparkListenerTaskEnd": "_task_end",
     "SparkListenerSQLExecutionStart": "_execution_start",
     "SparkListenerSQLExecutionEnd": "_execution_end",
+    "SparkListenerSQLAdaptiveExecutionUpdate": "_plan_update",
     "StreamingQueryListener$QueryStartedEvent": "_query_started",
     "StreamingQueryListener$QueryProgressEvent": "_query_progress",
 }
@@ -76,6 +85,8 @@ class EventLogReader:
         self._executors: dict[str, Executor] = {}
         self._executions: dict[int, SqlExecution] = {}
         self._batches: list[Batch] = []
+        self._failures: list[TaskFailure] = []
+        self._properties: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._warnings: Counter[str] = Counter()
         self._facts = {"App ID": "", "App Name": "", "Spark Version": ""}
@@ -95,6 +106,7 @@ class EventLogReader:
         self._executors, self._batches = dict(log.executors), list(log.batches)
         self._executions = {one.execution: one for one in log.executions}
         self._names, self._warnings = dict(log.query_names), Counter(log.warnings)
+        self._failures, self._properties = list(log.failures), dict(log.properties)
         self._facts = {"App ID": log.application, "App Name": log.name, "Spark Version": log.spark_version}
         self._start, self._latest, self._line = log.start, log.end, log.lines
 
@@ -134,6 +146,13 @@ class EventLogReader:
     def _application_end(self, event: Fields) -> None:
         self._end = self._note_time(int(event["Timestamp"]))
 
+    def _environment_update(self, event: Fields) -> None:
+        given = {**(event.get("System Properties") or {}), **(event.get("Spark Properties") or {})}
+        kept = {str(key): str(value)[:1000] for key, value in given.items()}
+        self._properties |= {
+            key: value for key, value in kept.items() if key.startswith(("spark.", "sun.java.command"))
+        }
+
     def _executor_added(self, event: Fields) -> None:
         executor = self._find_executor(str(event["Executor ID"]))
         cores = int(event["Executor Info"].get("Total Cores") or 0)
@@ -142,7 +161,9 @@ class EventLogReader:
         executor.added, executor.line = self._note_time(int(event["Timestamp"])), self._line
 
     def _executor_removed(self, event: Fields) -> None:
-        self._find_executor(str(event["Executor ID"])).removed = self._note_time(int(event["Timestamp"]))
+        executor = self._find_executor(str(event["Executor ID"]))
+        executor.removed = self._note_time(int(event["Timestamp"]))
+        executor.reason = shorten_message(str(event.get("Removed Reason") or ""))
 
     def _find_executor(self, name: str) -> Executor:
         return self._executors.setdefault(name, Executor(name))
@@ -155,6 +176,7 @@ class EventLogReader:
             line=self._line,
             stages=_to_integers(event.get("Stage IDs") or ()),
             query=str(properties.get("sql.streaming.queryId", "")),
+            execution=int(properties.get("spark.sql.execution.id") or -1),
         )
         # stages that reuse the output of an earlier job are skipped, and no other event names them
         for information in event.get("Stage Infos") or ():
@@ -164,6 +186,7 @@ class EventLogReader:
         job = self._jobs.get(int(event["Job ID"]))
         if job:
             job.ended, job.ended_at_line = self._note_time(int(event["Completion Time"])), self._line
+            job.failure = read_job_failure(event)
 
     def _update_stage(self, information: Fields) -> Stage:
         key = int(information["Stage ID"]), int(information.get("Stage Attempt ID", 0))
@@ -187,6 +210,7 @@ class EventLogReader:
         stage = self._update_stage(information)
         stage.completed = self._note_time(int(information.get("Completion Time", -1)))
         stage.completed_at_line = self._line
+        stage.failure = shorten_message(str(information.get("Failure Reason") or ""))
         if stage.submitted < 0:
             stage.submitted = int(information.get("Submission Time", -1))
 
@@ -206,6 +230,7 @@ class EventLogReader:
             "launch": self._note_time(int(information["Launch Time"])),
             "finish": -1,
             "getting_result": -1,
+            "speculative": int(bool(information.get("Speculative"))),
             "outcome": RUNNING,
             "started": self._line,
             "ended": -1,
@@ -224,6 +249,11 @@ class EventLogReader:
         information, columns = event["Task Info"], self._columns
         finish = int(information["Finish Time"])
         row = self._find_row(event, information)
+        failure = read_task_failure(event, finish)
+        if failure:
+            self._failures.append(failure)
+            if columns["outcome"][row] == SUCCEEDED:
+                return  # its output was lost later; what it took has been read
         columns["finish"][row] = self._note_time(finish)
         columns["ended"][row] = self._line
         columns["getting_result"][row] = int(information.get("Getting Result Time") or -1)
@@ -240,7 +270,14 @@ class EventLogReader:
     def _execution_start(self, event: Fields) -> None:
         started = self._note_time(int(event["time"]))
         number = int(event["executionId"])
-        self._executions[number] = SqlExecution(started, self._line, execution=number)
+        scopes = describe_scopes(event.get("sparkPlanInfo") or {})
+        self._executions[number] = SqlExecution(started, self._line, execution=number, scopes=scopes)
+
+    def _plan_update(self, event: Fields) -> None:
+        execution = self._executions.get(int(event["executionId"]))
+        if execution:
+            # stages that ran before keep the words of the plan that they were in
+            execution.scopes = {**execution.scopes, **describe_scopes(event.get("sparkPlanInfo") or {})}
 
     def _execution_end(self, event: Fields) -> None:
         execution = self._executions.get(int(event["executionId"]))
@@ -282,6 +319,8 @@ class EventLogReader:
             query_names=dict(self._names),
             lines=self._line,
             warnings=dict(self._warnings),
+            failures=tuple(self._failures),
+            properties=dict(self._properties),
         )
 
 

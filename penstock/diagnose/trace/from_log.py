@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.diagnose.log.application import ApplicationLog, Column, SparkJob, Stage, StageKey
+from penstock.diagnose.log.plans import expand_chain
 from penstock.diagnose.trace.driver_timeline import (
     DRIVER,
     DriverActivity,
@@ -199,11 +200,16 @@ def name_operators(log: ApplicationLog) -> dict[StageKey, str]:
     for job in log.jobs.values():
         for stage in job.stages:
             owners.setdefault(stage, job)
-    return {key: _name_stage(log, stage, owners.get(key[0])) for key, stage in log.stages.items()}
+    scopes = {one.execution: one.scopes for one in log.executions}
+    named = {}
+    for key, one in log.stages.items():
+        owner = owners.get(key[0])
+        named[key] = _name_stage(log, one, owner, scopes.get(owner.execution, {}) if owner else {})
+    return named
 
 
-def _name_stage(log: ApplicationLog, stage: Stage, job: SparkJob | None) -> str:
-    what = stage.chain or stage.name or "stage"
+def _name_stage(log: ApplicationLog, stage: Stage, job: SparkJob | None, scopes: Mapping[str, str]) -> str:
+    what = expand_chain(stage.chain, scopes) or stage.name or "stage"
     if job is None or not job.query:
         return f"stage {stage.stage}: {what}"
     # stage ids rise from batch to batch; the place among the stages of a job does not

@@ -1,17 +1,4 @@
-"""Forecasts for other conditions: other slot counts, no stragglers, no garbage collection, shared cores.
-
-Slots that share the cores of a host slow each other down. A task needs a core while it computes, and none
-while it waits for something else. Spark reports:
-
-- CPU time of the task's thread: needs a core, and is free of waiting for one.
-- Time inside Python code (Spark 4.3 and later): kept as measured. Spark does not report whether the code
-  computes; where it does and cores are short, the forecast is too fast.
-- Without Python, the rest of the run: waits for data, for disks or for a core.
-- Everything else (scheduler delay, deserialisation, Python workers, result): needs a core or waits for one.
-
-The share of the last two that was not waiting for a core is one number for the whole log. It is chosen so
-that the replay on the measured slots takes as long as the median job; nothing is fitted to other slot counts.
-"""
+"""Forecasts for other conditions: other slots, no stragglers, no garbage collection, one advice followed."""
 
 from __future__ import annotations
 
@@ -22,17 +9,28 @@ import numpy as np
 
 from penstock.diagnose.log.application import ApplicationLog
 from penstock.diagnose.trace.events import Floats
-from penstock.diagnose.whatif.replay import StagePlan, TaskGraph, TaskNeeds, build_task_graph, replay
+from penstock.diagnose.whatif.interference import add_interference
+from penstock.diagnose.whatif.replay import replay
+from penstock.diagnose.whatif.task_graph import Replayed, StagePlan, TaskGraph, build_task_graph
 
 # A task is a straggler beyond this many times the median of its stage.
 STRAGGLER = 1.5
 PHASES = ("gc", "deserialise", "fetch_wait", "shuffle_write", "state_load", "state_commit")
-_HALVINGS = 12
+# A replay that misses what happened by more of the time in which jobs ran predicts nothing.
+MOST_ERROR = 0.1
+# A phase with less of the tasks' time is not worth a replay.
+LEAST_PHASE = 0.001
+
+Change = Callable[[TaskGraph], TaskGraph]
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """Forecasts for other slot counts, and the seconds gained without stragglers or a phase of the tasks."""
+    """Forecasts for other slots, and the seconds gained without stragglers or a phase of the tasks.
+
+    `error` is how far the replay of what happened is off, as a share of the time in which jobs ran. Without
+    trust in the replay there are no forecasts and no gains. `slots` are the most that were there at once.
+    """
 
     measured_seconds: float
     replayed_seconds: float
@@ -41,6 +39,8 @@ class WhatIf:
     gains: dict[str, float]
     jobs: int = 1
     measured_job_seconds: float = 0.0
+    error: float = 0.0
+    is_trusted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,42 @@ class SlotForecast:
     median_job_seconds: float
 
 
-def ask_what_if(
-    log: ApplicationLog, slot_counts: tuple[int, ...] = (), host_cores: int | None = None
-) -> WhatIf | None:
-    """Replay the log's tasks under other conditions; return None if the log has no finished job.
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """The seconds that a change would save, and by how much the replay may be wrong about them."""
+
+    seconds: float
+    uncertainty: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """The task graph of a log, and how long a replay of it takes beside what was measured."""
+
+    graph: TaskGraph
+    replayed: Replayed
+    error: float
+
+    @property
+    def seconds(self) -> float:
+        """How long the replay takes."""
+        return self.replayed.seconds
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the replay of what happened is close enough to predict from it."""
+        return self.error <= MOST_ERROR
+
+    def measure_gain(self, change: Change) -> Gain | None:
+        """Return what the change would save; None if the replay is not to be trusted."""
+        if not self.is_trusted:
+            return None
+        seconds = self.seconds - replay(change(self.graph)).seconds
+        return Gain(seconds, max(self.error, 0.01) * abs(seconds))
+
+
+def rehearse(log: ApplicationLog, host_cores: int | None = None) -> Rehearsal | None:
+    """Replay what happened; return None if the log has no finished job.
 
     With `host_cores`, slots beyond the cores of the hosts slow each other down, and new slots are on the same
     hosts. Without, every slot has a core of its own.
@@ -65,113 +97,81 @@ def ask_what_if(
         return None
     if host_cores:
         graph = add_interference(log, graph, host_cores)
-    base = replay(graph).seconds
+    replayed = replay(graph)
+    error = abs(replayed.seconds - graph.measured_seconds) / max(measure_busy_time(log), 1e-3)
+    return Rehearsal(graph, replayed, error)
+
+
+def measure_busy_time(log: ApplicationLog) -> float:
+    """Return the seconds in which at least one job ran."""
+    busy, until = 0, -1
+    for started, ended in sorted((job.started, job.ended) for job in log.jobs.values() if job.ended >= 0):
+        busy += max(0, ended - max(started, until))
+        until = max(until, ended)
+    return busy / 1000
+
+
+def forecast(log: ApplicationLog, found: Rehearsal, slot_counts: tuple[int, ...] = ()) -> WhatIf:
+    """Forecast a rehearsed log on other slots, without stragglers and without phases of its tasks."""
+    graph, trusted = found.graph, found.is_trusted
+    known = {graph.slots: forecast_from(graph.slots, found.replayed)}
     counts = slot_counts or sorted({max(1, graph.slots // 2), graph.slots, graph.slots * 2, graph.slots * 4})
-    gains = {
-        "stragglers": base - replay(_change_tasks(graph, _cap_stragglers)).seconds,
-        "stage barriers": base - replay(graph.map_stages(_remove_barrier)).seconds,
-    }
-    for phase in PHASES:
-        spent = log.tasks[phase] / 1000
-        gain = base - replay(_change_tasks(graph, _subtract(spent))).seconds if spent.any() else 0.0
-        gains[phase.replace("_", " ")] = gain
     return WhatIf(
         measured_seconds=graph.measured_seconds,
-        replayed_seconds=base,
+        replayed_seconds=found.seconds,
         slots=graph.slots,
-        forecasts=tuple(forecast_slots(graph, slots) for slots in counts),
-        gains=gains,
+        forecasts=tuple(known.get(n) or forecast_slots(graph, n) for n in counts) if trusted else (),
+        gains=_measure_gains(log, found) if trusted else {},
         jobs=len(graph.jobs),
         measured_job_seconds=float(np.median([job.measured_seconds for job in graph.jobs])),
+        error=found.error,
+        is_trusted=trusted,
     )
 
 
 def forecast_slots(graph: TaskGraph, slots: int) -> SlotForecast:
-    """Forecast the application on this many slots."""
-    found = replay(graph, slots)
+    """Forecast the application on this many slots at most, which come and go as they did."""
+    return forecast_from(slots, replay(graph.scale_slots(slots)))
+
+
+def forecast_from(slots: int, found: Replayed) -> SlotForecast:
+    """Return the forecast that a replay on this many slots makes."""
     return SlotForecast(slots, found.seconds, float(np.median(list(found.job_seconds.values()))))
 
 
-def _cap_stragglers(stage: StagePlan) -> Floats:
-    return np.minimum(stage.tasks, STRAGGLER * float(np.median(stage.tasks)))
+def _measure_gains(log: ApplicationLog, found: Rehearsal) -> dict[str, float]:
+    changes: dict[str, Change | None] = {
+        "stragglers": change_stages(cap_stragglers),
+        "stage barriers": change_stages(_remove_barrier),
+    }
+    whole = float((log.tasks["finish"] - log.tasks["launch"])[log.tasks["finish"] >= 0].sum())
+    for phase in PHASES:
+        spends = log.tasks[phase].sum() > LEAST_PHASE * whole
+        changes[phase.replace("_", " ")] = without_phase(log, phase) if spends else None
+    gains = {name: found.measure_gain(change) if change else None for name, change in changes.items()}
+    return {name: gain.seconds if gain else 0.0 for name, gain in gains.items()}
 
 
-def _subtract(spent: Floats) -> Callable[[StagePlan], Floats]:
-    return lambda stage: np.maximum(stage.tasks - spent[stage.rows], 0.0)
+def change_stages(change: Callable[[StagePlan], StagePlan]) -> Change:
+    """Return the change of a graph that changes each of its stages."""
+    return lambda graph: graph.map_stages(change)
+
+
+def without_phase(log: ApplicationLog, phase: str) -> Change:
+    """Return the change that takes a phase out of every task."""
+    return without_time(log.tasks[phase] / 1000)
+
+
+def without_time(spent: Floats) -> Change:
+    """Return the change that takes so many seconds out of each task of the log."""
+    return change_stages(lambda stage: stage.with_tasks(np.maximum(stage.tasks - spent[stage.rows], 0.0)))
+
+
+def cap_stragglers(stage: StagePlan) -> StagePlan:
+    """Let no task take much longer than the median of its stage."""
+    return stage.with_tasks(np.minimum(stage.tasks, STRAGGLER * float(np.median(stage.tasks))))
 
 
 def _remove_barrier(stage: StagePlan) -> StagePlan:
     """Let the stage start with its job, as if data flowed on without waiting for the slowest task."""
-    return replace(stage, parents=frozenset[int](), delay=0.0)
-
-
-def _change_tasks(graph: TaskGraph, change: Callable[[StagePlan], Floats]) -> TaskGraph:
-    def shorten(stage: StagePlan) -> StagePlan:
-        tasks = change(stage)
-        needs = stage.needs.scale(tasks / np.maximum(stage.tasks, 1e-9)) if stage.needs else None
-        return replace(stage, tasks=tasks, needs=needs)
-
-    return graph.map_stages(shorten)
-
-
-@dataclass(frozen=True, slots=True)
-class _TaskParts:
-    """Seconds of each task by what Spark reports; they add up to the task's length."""
-
-    cpu: Floats
-    code: Floats
-    rest_of_run: Floats
-    before: Floats
-    after: Floats
-
-
-def add_interference(log: ApplicationLog, graph: TaskGraph, host_cores: int) -> TaskGraph:
-    """Return the graph with its tasks' need of the hosts' cores, calibrated on the slots it ran on."""
-    hosts = {executor.host for executor in log.executors.values() if executor.removed < 0} or {""}
-    cores, parts = float(host_cores * len(hosts)), _split_tasks(log)
-    if cores >= graph.slots:
-        # nobody waited for a core, so all of it is need
-        return _set_needs(graph, parts, 1.0, cores)
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        share = (low + high) / 2
-        too_slow = _measure_slowness(graph, _set_needs(graph, parts, share, cores)) > 1
-        low, high = (low, share) if too_slow else (share, high)
-    return _set_needs(graph, parts, (low + high) / 2, cores)
-
-
-def _measure_slowness(graph: TaskGraph, shared: TaskGraph) -> float:
-    """Return replayed over measured time of the median job: the first jobs warm up and should not count."""
-    replayed = replay(shared).job_seconds
-    known = [job for job in graph.jobs if job.measured_seconds > 0 and job.job in replayed]
-    return float(np.median([replayed[job.job] / job.measured_seconds for job in known])) if known else 1.0
-
-
-def _set_needs(graph: TaskGraph, parts: _TaskParts, share: float, cores: float) -> TaskGraph:
-    """Return the graph in which this share of the unexplained times needs a core."""
-
-    def with_needs(stage: StagePlan) -> StagePlan:
-        rows = stage.rows
-        needs = TaskNeeds(
-            before=share * parts.before[rows] + parts.cpu[rows],
-            wait=parts.code[rows] + share * parts.rest_of_run[rows],
-            after=share * parts.after[rows],
-        )
-        return replace(stage, needs=needs)
-
-    return replace(graph.map_stages(with_needs), cores=cores)
-
-
-def _split_tasks(log: ApplicationLog) -> _TaskParts:
-    tasks = log.tasks
-    length = np.maximum(tasks["finish"] - tasks["launch"], 0) / 1000
-    run = np.minimum(tasks["run"] / 1000, length)
-    code = np.minimum(tasks["python"] / 1000, run)
-    in_python = code > 0
-    cpu = np.where(in_python, 0.0, np.minimum(tasks["cpu"] / 1000, run))
-    # without Python the rest of the run waits; around Python code it starts workers and moves data
-    rest = np.where(in_python, 0.0, run - cpu)
-    overhead = length - code - cpu - rest
-    behind = length - run - tasks["deserialise"] / 1000
-    after = np.clip(behind / 2, 0.0, overhead)
-    return _TaskParts(cpu, code, rest, overhead - after, after)
+    return replace(stage, parents=frozenset(), delay=0.0)

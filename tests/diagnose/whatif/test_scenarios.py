@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.diagnose.log.reader import read_log
-from penstock.diagnose.whatif.replay import SharedCores, build_task_graph, replay
-from penstock.diagnose.whatif.scenarios import add_interference, ask_what_if
+from penstock.diagnose.whatif.interference import add_interference
+from penstock.diagnose.whatif.replay import SharedCores, replay
+from penstock.diagnose.whatif.task_graph import build_task_graph
 from tests.diagnose.logs import LogBuilder, skewed_job
+from tests.diagnose.whatif.asking import ask_what_if
 
 
 def waves(slots, tasks, length=1000):

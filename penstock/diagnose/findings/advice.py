@@ -1,0 +1,165 @@
+"""What to do about tasks that hold an application up: words, settings, and the change to replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.diagnose.findings.stragglers import Straggler
+from penstock.diagnose.log.application import ApplicationLog, StageKey
+from penstock.diagnose.whatif.scenarios import Change, change_stages, without_time
+from penstock.diagnose.whatif.task_graph import StagePlan
+from penstock.units.figures import count, scale_spark_size, size, spark_size
+
+Keys = frozenset[StageKey]
+SPLIT_SIZE = "spark.sql.files.maxPartitionBytes"
+_SKEW_JOIN = "spark.sql.adaptive.skewJoin.enabled"
+_SKEW_SIZE = "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes"
+_SPECULATION = "spark.speculation"
+_HEAP = "spark.executor.memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do: its kind, the words, the evidence, what to set, and the change to replay."""
+
+    kind: str
+    text: str
+    evidence: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    change: Change | None = None
+
+
+def change_some(keys: Keys, change: Callable[[StagePlan], StagePlan]) -> Change:
+    """Return the change of a graph that changes these stages alone."""
+    return change_stages(lambda stage: change(stage) if stage.key in keys else stage)
+
+
+def advise_on_executor(log: ApplicationLog, keys: Keys, executor: str, ratio: float) -> Advice:
+    """Advise on an executor whose tasks are slow: in the replay they take as long as those of the others."""
+    host = log.executors[executor].host if executor in log.executors else ""
+    return Advice(
+        kind="slow executor",
+        text=f"Look at {f'its host {host}' if host else 'its host'}, or take it out of the cluster.",
+        evidence=f"The tasks of executor {executor} {_describe_slowness(ratio)}",
+        change=_speed_up(log, keys, {executor}, ratio),
+    )
+
+
+def advise_on_host(log: ApplicationLog, keys: Keys, host: str, ratio: float) -> Advice:
+    """Advise on a host whose executors are all slow."""
+    there = {name for name, executor in log.executors.items() if executor.host == host}
+    return Advice(
+        kind="slow host",
+        text="Look at what else runs there, at its disks and its network, or take it out of the cluster.",
+        evidence=f"The tasks on host {host} {_describe_slowness(ratio)}",
+        change=_speed_up(log, keys, there, ratio),
+    )
+
+
+def _describe_slowness(ratio: float) -> str:
+    return f"take {ratio:.1f} times as long as those of the others and read no more."
+
+
+def _speed_up(log: ApplicationLog, keys: Keys, executors: set[str], ratio: float) -> Change:
+    tasks = log.tasks
+    places = [place for place, name in enumerate(tasks.executors) if name in executors]
+    mine = np.isin(tasks["executor"], places) & (tasks["finish"] >= 0)
+    mine &= np.isin(tasks["stage"], [stage for stage, _ in keys])
+    return without_time(np.where(mine, (tasks["finish"] - tasks["launch"]) / 1000 * (1 - 1 / ratio), 0.0))
+
+
+def advise_on_straggler(log: ApplicationLog, operator: str, stragglers: list[Straggler]) -> Advice:
+    """Advise on tasks that hold the stages of an operator up, by what makes the longest of them long."""
+    found = max(stragglers, key=lambda one: one.seconds)
+    keys = frozenset(one.stage for one in stragglers)
+    evidence = (
+        f"Its last task, partition {found.partition} on executor {found.executor}, takes "
+        f"{found.seconds:.1f} s, {found.ratio:.1f} times the median."
+    )
+    if found.is_scan and found.records >= found.median_records:
+        return _advise_on_splits(log, found, keys, evidence)
+    if found.is_skewed:
+        return _advise_on_skew(log, operator, found, keys, evidence)
+    change = change_some(keys, lambda one: one.with_tasks(np.minimum(one.tasks, np.median(one.tasks))))
+    if found.copy_was_slow:
+        text = (
+            "A speculative copy of it ran and was no faster: look at what this partition computes, "
+            "not at its executor."
+        )
+        return Advice("straggler", text, evidence, change=change)
+    said = "It does not read more records than the others: look at its executor"
+    if log.properties.get(_SPECULATION) == "true":
+        return Advice("straggler", f"{said}, and at what it computes.", evidence, change=change)
+    text = f"{said}, or let a speculative copy overtake it."
+    return Advice("straggler", text, evidence, {_SPECULATION: "true"}, change)
+
+
+def _level(keys: Keys) -> Change:
+    """Return the change that spreads the work of each stage evenly over its tasks."""
+    return change_some(keys, lambda one: one.with_tasks(np.full(len(one.tasks), float(one.tasks.mean()))))
+
+
+def _advise_on_splits(log: ApplicationLog, found: Straggler, keys: Keys, evidence: str) -> Advice:
+    """Advise on a scan whose splits are uneven: files, not keys, decide what a task reads."""
+    tasks = log.tasks
+    inside = (tasks["stage"] == found.stage[0]) & (tasks["attempt"] == found.stage[1])
+    even = int(tasks["bytes_in"][inside].sum()) // max(1, int(inside.sum()))
+    evidence += f" It scans {count(found.records)} records ({size(found.bytes_in)})."
+    text = "The splits of the scan are uneven: make them smaller, and write files that can be split."
+    settings = {SPLIT_SIZE: spark_size(even)} if even else {}
+    return Advice("uneven splits", text, evidence, settings, _level(keys))
+
+
+def _advise_on_skew(
+    log: ApplicationLog, operator: str, found: Straggler, keys: Keys, evidence: str
+) -> Advice:
+    evidence += (
+        f" It reads {count(found.records)} records, {found.records_ratio:.1f} times the median of "
+        f"{count(found.median_records)}."
+    )
+    if "join" not in operator.lower():
+        text = "The data is skewed: split the hot keys, salt them and aggregate in two steps, or repartition."
+        return Advice("skew", text, evidence, change=_level(keys))
+    settings = {_SKEW_JOIN: "true"}
+    if log.properties.get(_SKEW_JOIN, "true") == "true" and found.bytes_in:
+        # Spark left it alone, so it lies below the size from which Spark splits
+        settings = {_SKEW_SIZE: spark_size(found.bytes_in / 2)}
+    text = "The data is skewed: let Spark split the hot partitions of the join, or salt its keys."
+    return Advice("skew", text, evidence, settings, _level(keys))
+
+
+def advise_on_collection(log: ApplicationLog, change: Change) -> Advice:
+    """Advise on garbage collection: twice the heap, which at least halves how often it is collected."""
+    tasks = log.tasks
+    share = float(tasks["gc"].sum() / max(1, int(tasks["run"].sum())))
+    return Advice(
+        kind="gc",
+        text="Give executors a larger heap, or fewer cores, or hold fewer objects in each task.",
+        evidence=f"Tasks spend {share:.0%} of their time in it.",
+        settings={_HEAP: scale_spark_size(log.properties.get(_HEAP, "1g"), 2)},
+        change=change,
+    )
+
+
+def advise_on_state(log: ApplicationLog, text: str, change: Change) -> Advice:
+    """Advise on commits of state: RocksDB with changelogs, where it is not in use yet."""
+    prefix = "spark.sql.streaming.stateStore."
+    wanted = {
+        f"{prefix}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        f"{prefix}rocksdb.changelogCheckpointing.enabled": "true",
+    }
+    missing = {key: value for key, value in wanted.items() if log.properties.get(key) != value}
+    return Advice("state commit", text, settings=missing, change=change)
+
+
+def advise_on_start(log: ApplicationLog, text: str) -> Advice:
+    """Advise on waiting for executors: with dynamic allocation, keep as many as were there on average."""
+    if log.properties.get("spark.dynamicAllocation.enabled") != "true":
+        return Advice("executors", text)
+    lived = [max(0, (one.removed if one.removed >= 0 else log.end) - max(one.added, log.start))
+             for one in log.executors.values()]  # fmt: skip
+    average = max(1, round(sum(lived) / max(1, log.end - log.start)))
+    return Advice("executors", text, settings={"spark.dynamicAllocation.minExecutors": str(average)})
