@@ -17,7 +17,8 @@ from penstock.commands.printing import DONE, FAILED, complain, report_bad_usage,
 INTERRUPTED = 130
 _OUTPUT_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(live.watch, live.status, live.pause, live.resume, live.state, live.rebalance, live.drain),
+    *(live.watch, live.status, live.health, live.pause, live.resume),
+    *(live.state, live.rebalance, live.drain),
     *(offline.decide, offline.policies, offline.simulate, offline.replay),
     *(journal.actions, journal.explain, journal.override, diagnosis.diagnose),
 )

@@ -33,6 +33,8 @@ from penstock.observe.spark_session import application_id, application_name, can
 from penstock.observe.spark_source import SparkSource
 from penstock.observe.spark_status import SparkStatus
 from penstock.runtime.autopilot import Autopilot
+from penstock.runtime.fallback import SourceWithFallback
+from penstock.runtime.heartbeat import JournalPulse
 from penstock.runtime.loop import Loop, LoopSettings
 from penstock.runtime.ports import Actuator, Ports, Source
 from penstock.runtime.state_control import Repartitioning, StateControl
@@ -94,7 +96,9 @@ def assemble_loop(
     """Put the loop over these parts together, with the manager of the settings."""
     restarts = desk or RecommendOnly()
     manager = ScalingManager(settings.manager, settings.bounds, settings.goals, restarts=restarts)
-    ports = Ports(source, policy, manager, journal, actuator, mover, desk)
+    stated = settings.manager.fallback_executors, settings.manager.fallback_after
+    steady = SourceWithFallback(application, source, actuator, *stated)
+    ports = Ports(steady, policy, manager, journal, actuator, mover, desk)
     return Loop(application, ports, LoopSettings(policy_interval=settings.manager.policy_interval))
 
 
@@ -183,12 +187,13 @@ def _find_executor_board(spark: Any, settings: Settings) -> tuple[Any, Notes]:
 @contextmanager
 def _live_with(
     settings: Settings, journal: Journal, mover: SparkMover, loop: Loop, name: str, desk: RestartDesk | None
-) -> Iterator[None]:
-    """Run what begins and ends with the autopilot's thread."""
+) -> Iterator[Callable[[float], None]]:
+    """Run what begins and ends with the autopilot's thread; what it yields is called after each cycle."""
     given = os.environ.get(ACTION_VARIABLE, "")
     # the restart by which this process was started is seen to its end by the supervisor
     spared = frozenset({int(given)}) if given.isdecimal() else frozenset()
     settle_former_runs(journal, name, loop.application, time.time(), spared=spared)
+    pulse = JournalPulse(journal, name, loop.application, settings.manager.policy_interval)
     with ExitStack() as life:
         life.enter_context(closing(journal))
         life.enter_context(closing(mover))
@@ -196,7 +201,7 @@ def _live_with(
         if desk is not None:
             desk.start(loop.application, name, loop.resume)
             life.enter_context(closing(desk))
-        yield
+        yield life.enter_context(closing(pulse)).beat
 
 
 def _build_scraper(settings: Settings) -> Scraper:
