@@ -92,6 +92,11 @@ class FleetDirectory:
         return self.root / "overrides.json"
 
     @property
+    def budget(self) -> Path:
+        """How much of its budget of changes the fleet has spent."""
+        return self.root / "budget.json"
+
+    @property
     def journal(self) -> Path:
         """Where operators speak, unless another journal is named."""
         return self.root / "journal.db"
@@ -146,11 +151,15 @@ class FleetDirectory:
 
     def decisions(self, since: float = -math.inf, until: float = math.inf) -> list[dict[str, Any]]:
         """Return the decisions between two moments, in the order of their batches."""
-        # in a month there are a hundred thousand files, which need not be opened to see that they are old
-        oldest = since - MOST_CLOCK_SECONDS
-        files = [path for _, path in _list_batches(self._decisions) if _find_time(path) >= oldest]
+        files = [path for _, path in self.recent_files(since)]
         rows = [row for path in files for row in _read_shown(path)]
         return [row for row in rows if isinstance(row["at"], float) and since <= row["at"] <= until]
+
+    def recent_files(self, since: float | None = None) -> list[tuple[int, Path]]:
+        """Return the files with decisions after a moment, by default an hour ago, and perhaps older ones."""
+        # those that were put away need not be looked at, nor the others opened, to see that they are old
+        oldest = (time.time() - HOUR if since is None else since) - MOST_CLOCK_SECONDS
+        return [(batch, path) for batch, path in _list_batches(self._decisions) if _find_time(path) >= oldest]
 
     def decision_count(self) -> int:
         """Count the decisions."""
