@@ -292,7 +292,12 @@ class PostgresDatabase(Database):
         self._patience = {"lock": f"{busy_seconds * 1000:.0f}ms", "idle": f"{stuck_seconds * 1000:.0f}ms"}
         # the ping notices a connection that a restart of the server has broken, before it is used
         options = {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
-        super().__init__(hide_password(url), parsed, create, **options)
+        try:
+            super().__init__(hide_password(url), parsed, create, **options)
+        except ImportError:
+            raise Unsupported(
+                "a journal in PostgreSQL needs psycopg: install penstock with its extra, penstock[postgres]"
+            ) from None
 
     @contextmanager
     def _begin(self, writes: bool) -> Iterator[Connection]:
