@@ -95,7 +95,7 @@ def choose_decisions(decisions: pa.Table, most: int) -> pa.Table:
 
 def _grows(decisions: pa.Table) -> NDArray[np.bool_]:
     held, after = (_stack(decisions, one) for one in ("held", "after"))
-    grows: NDArray[np.bool_] = (after > held).any(axis=1)
+    grows: NDArray[np.bool_] = np.any(after > held, axis=1)
     return grows
 
 
