@@ -40,7 +40,7 @@ def test_what_some_need_is_an_extra():
 
 def test_the_lowest_of_every_package_is_tried():
     lines = run_script("lowest.py").splitlines()
-    assert "numpy==2.0" in lines and "pandas==2.2.2" in lines and "psycopg[binary]==3.2" in lines
+    assert "numpy==2.0" in lines and "pandas==2.2.2" in lines and "psycopg[binary]==3.2.1" in lines
     assert "confluent-kafka==2.5" in lines and any(line.startswith("pytest==") for line in lines)
     assert not [line for line in lines if line.startswith("penstock")]
     bare = [line for line in lines if "==" not in line]

@@ -112,7 +112,7 @@ def test_every_setting_can_be_given_in_every_place(yaml_file):
     ("name", "value", "said"),
     [
         ("no_changes", "Fri 18:00", "Fri 18:00-Mon 06:00, are expected"),
-        ("no_changes", "Fri 18:00-Man 06:00", "Man is no day of the week"),
+        ("no_changes", "Fri 18:00-Man 06:00", "no day of the week: Mon, Tue"),
         ("restart_quiet_hours", "8-18", "hours such as 22:00-06:00"),
         ("restart_quiet_hours", "08:00-08:00", "no span of time"),
         ("restart_quiet_hours", "08:00-25:00", "no time of the day"),

@@ -98,7 +98,7 @@ class ScalingManager:
         steps = (LargestStepUp(settings.largest_step_up), LargestStepDown(settings.largest_step_down))
         # First the rules that ask whether there is reason to change at all, then those that bend how far:
         # the delay raises a reduction, so what is minor is asked after it; the step is cut from a change that
-        # is real; the bounds and the periods without changes are the user's hard limits and have the last word.
+        # is real; the bounds and the periods are the user's hard limits and have the last word.
         self.guardrails: Sequence[Guardrail] = (
             self.band,
             KeepUpFirst(),
