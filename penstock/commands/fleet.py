@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.fleet.keys import FleetKey
     from penstock.fleet.places import FleetDirectory, FleetTopic
     from penstock.fleet.standby import Standby
+    from penstock.journal.store import Journal
     from penstock.settings.model import Settings
 
 Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory.")]
@@ -68,9 +69,8 @@ def run(  # noqa: PLR0913, PLR0917
     source = _find_source(windows, directory, security)
     for one in (source, topic or directory):
         admission.check(one)
-    from penstock.journal.store import journal_at
 
-    with closing(journal_at(journal or place.journal)) as shared:
+    with closing(_open_shared(journal, place)) as shared:
         standby = Standby(make_keeper(shared, directory), progress)
 
         def start() -> Any:
@@ -217,6 +217,21 @@ def _follow_up(
                 ActionLog(directory, opened, key).catch_up(batch)
 
     return follow_up
+
+
+def _open_shared(journal: str | None, place: FleetDirectory) -> Journal:
+    """Open the journal with the fleet's lease; the fleet's own must be there now, a server may come back."""
+    from penstock.fleet.files import make_directory
+    from penstock.journal.store import journal_at, open_journal
+
+    if journal:
+        return journal_at(journal)
+    try:
+        # as for other files of the fleet: agents of other users read them
+        make_directory(place.root)
+    except OSError as error:
+        raise BadInput(f"{place.root}: cannot be made: {error.strerror}") from None
+    return open_journal(place.journal)
 
 
 def _serve(standby: Standby, start: Callable[[], Any], once: bool) -> None:
