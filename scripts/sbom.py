@@ -85,7 +85,10 @@ def _describe(package: Distribution) -> dict[str, Any]:
     if expression := metadata.get("License-Expression"):
         return told | {"licenses": [{"expression": expression}]}
     classifiers = [one for one in metadata.get_all("Classifier") or () if one.startswith("License ::")]
-    licenses = [{"license": {"name": one.rpartition(" :: ")[2]}} for one in classifiers]
+    # older metadata has it in words, some of them the whole text
+    words = (metadata.get("License") or "").strip().partition("\n")[0]
+    found = [one.rpartition(" :: ")[2] for one in classifiers] or ([words] if words else [])
+    licenses = [{"license": {"name": one}} for one in found]
     return told | ({"licenses": licenses} if licenses else {})
 
 

@@ -54,19 +54,22 @@ class Standby:
         self._keeper.start()
         try:
             if once:
-                self._wait_a_lease_long()
+                self._wait_while_nobody_leads()
             while not self._serve_term(start):
                 log.warning("another controller has taken over: standing by")
         finally:
             self._keeper.stop()
 
-    def _wait_a_lease_long(self) -> None:
-        """Wait as long as one that was killed still seems to lead; give up where somebody does."""
-        give_up_at = time.monotonic() + self._keeper.leadership.patience * 1.5
+    def _wait_while_nobody_leads(self) -> None:
+        """Wait for the lease of one that was killed; give up where its holder lives, or nothing is known."""
+        leadership = self._keeper.leadership
+        first, give_up_at = leadership.watched, time.monotonic() + 1.5 * leadership.patience
         while self._keeper.lease is None:
-            if time.monotonic() > give_up_at:
-                leader = self._keeper.leadership.leader or "nobody that can be asked"
-                raise ActionFailed(f"{leader} decides for this fleet: stop it, or stand by without --once")
+            seen = leadership.watched
+            if first is not None and seen is not None and not seen.free and seen != first:
+                raise ActionFailed(f"{seen.holder} decides for this fleet: stop it, or leave out --once")
+            if first is None and time.monotonic() > give_up_at:
+                raise ActionFailed("who decides for this fleet cannot be told: its journal does not answer")
             time.sleep(self._look)
 
     def _serve_term(self, start: Callable[[], Job]) -> bool:

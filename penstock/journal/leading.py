@@ -37,6 +37,11 @@ class Leadership:
         known = self.lease or self._watched
         return known.holder or None if known is not None else None
 
+    @property
+    def watched(self) -> Lease | None:
+        """The lease as it was seen last while another held it; None where it was never seen."""
+        return self._watched
+
     def step(self, now: float) -> Lease | None:
         """Say that this leader is there, or look whether the leader still is; the lease while it holds."""
         try:
