@@ -3,18 +3,21 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+LOWEST := .venv-lowest
 
-.PHONY: help demo test test-busy soak fuzz bench lint docs java postgres redis clean
+.PHONY: help demo test test-busy test-lowest soak fuzz bench lint docs dist java postgres redis clean
 
 help:
 	@echo "make demo    the autopilot at work on a cluster of this machine, under four minutes"
 	@echo "make test    all checks and tests"
 	@echo "make test-busy  all tests three times, with two busy loops beside them"
+	@echo "make test-lowest  the fast tests with the oldest packages that pyproject.toml allows"
 	@echo "make soak    the longest tests on a cluster, which make test leaves out"
 	@echo "make fuzz    the properties with other examples than make test has, and more of them"
 	@echo "make bench   all benchmarks"
 	@echo "make lint    the checks alone: style, types, import direction"
 	@echo "make docs    write docs/configuration.md anew"
+	@echo "make dist    wheel, source, their hashes and a bill of materials (SBOM), in dist/"
 	@echo "make clean   remove what the other targets made"
 
 $(READY): requirements.txt pyproject.toml penstock_lab/pyproject.toml scripts/setup.sh
@@ -39,6 +42,13 @@ test: java postgres redis $(READY) lint
 test-busy: java postgres redis $(READY)
 	@scripts/busy.sh 3 $(MAKE) test
 
+# In an environment of its own, made anew when a bound changes.
+$(LOWEST)/.ready: pyproject.toml penstock_lab/pyproject.toml requirements.txt scripts/lowest.py scripts/setup.sh $(READY)
+	@scripts/setup.sh lowest $(LOWEST) $(VENV)
+
+test-lowest: postgres redis $(LOWEST)/.ready
+	$(LOWEST)/bin/pytest -m "not spark" --numprocesses=auto --session-timeout=1200
+
 # What takes a minute or more each beside what `test` has already shown in a smaller way.
 soak: java postgres redis $(READY)
 	$(BIN)/pytest -m soak
@@ -62,7 +72,14 @@ docs: $(READY)
 	$(BIN)/python -m penstock.settings > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
 
+dist: $(READY)
+	rm -rf build dist
+	mkdir dist
+	$(BIN)/python -c 'from setuptools import build_meta as backend; backend.build_sdist("dist"); backend.build_wheel("dist")'
+	$(BIN)/python scripts/sbom.py > dist/penstock.cdx.json
+	cd dist && sha256sum * > SHA256SUMS
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info artifacts spark-warehouse metastore_db derby.log docs/*.new
+	rm -rf $(VENV) $(LOWEST) build dist *.egg-info artifacts spark-warehouse metastore_db derby.log docs/*.new
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find penstock penstock_lab tests -name __pycache__ -type d -exec rm -rf {} +

@@ -19,7 +19,8 @@ from penstock.view.foreign_text import PlainFormatter
 INTERRUPTED = 130
 _OUTPUT_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(live.watch, live.status, live.pause, live.resume, live.state, live.rebalance, live.drain),
+    *(live.watch, live.status, live.health, live.pause, live.resume),
+    *(live.state, live.rebalance, live.drain),
     *(offline.decide, offline.policies, offline.simulate, offline.replay),
     *(journal.actions, journal.explain, journal.override, diagnosis.diagnose),
 )

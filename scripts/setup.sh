@@ -1,5 +1,6 @@
 #!/bin/sh
 # Sets up what the Makefile needs: `setup.sh python DIRECTORY` a virtual environment, `setup.sh java` a Java,
+# `setup.sh lowest DIRECTORY OTHER` one with the oldest packages that are allowed,
 # `setup.sh postgres` the PostgreSQL server that the tests of the journal talk to,
 # `setup.sh redis` the Redis server that the tests of the Yahoo benchmark talk to.
 # Ends with one line that says what to install where it cannot install it itself.
@@ -65,6 +66,18 @@ set_up_python() {
     touch "$environment/.ready"
 }
 
+# The lower bounds are read with the packages of the environment that the other targets use.
+set_up_lowest() {
+    python=$(find_python) || give_up "Python 3.11 or later is needed: install it, and run make again"
+    echo "setup: making $1 with $("$python" --version)" >&2
+    make_environment "$python" "$1"
+    "$2/bin/python" scripts/lowest.py >"$1/lowest.txt" || give_up "the lower bounds cannot be read"
+    install="$1/bin/python -m pip install --quiet --disable-pip-version-check"
+    $install --requirement "$1/lowest.txt" || give_up "pip could not install the lower bounds of pyproject.toml"
+    $install --no-deps --no-build-isolation --editable . --editable ./penstock_lab || give_up "pip could not install the project itself"
+    touch "$1/.ready"
+}
+
 is_java_new_enough() {
     version=$("$1" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
     [ "${version:-0}" -ge 17 ]
@@ -102,8 +115,9 @@ set_up_postgres() {
 cd "$(dirname "$0")/.."
 case "${1:-}" in
     python) set_up_python "${2:-.venv}" ;;
+    lowest) set_up_lowest "$2" "$3" ;;
     java) set_up_java ;;
     postgres) set_up_postgres ;;
     redis) set_up_redis ;;
-    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh java | setup.sh postgres | setup.sh redis" ;;
+    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh lowest DIRECTORY OTHER | setup.sh java | setup.sh postgres | setup.sh redis" ;;
 esac

@@ -174,6 +174,9 @@ class AgreeingManager:
             return Accepted(answer, self.notes)
         return NothingToDo(answer.reason)
 
+    def judge_fallback(self, now: float, window: ApplicationWindow, fallback: Scale) -> Verdict:
+        return self.judge(now, window, fallback)
+
     def object_to_moves(self) -> Rejected | None:
         return self.objection
 

@@ -14,12 +14,14 @@ import typer
 from penstock.commands.config import Conf, parse_conf, parse_seconds
 from penstock.commands.live import Html
 from penstock.commands.printing import Json, answer, progress, write_page
-from penstock.errors import ActionFailed, BadInput
+from penstock.errors import ActionFailed, BadInput, PenstockError
 
 if TYPE_CHECKING:
     from penstock.fleet.admission import Admission
     from penstock.fleet.keys import FleetKey
     from penstock.fleet.places import FleetDirectory, FleetTopic
+    from penstock.fleet.standby import Standby
+    from penstock.journal.store import Journal
     from penstock.settings.model import Settings
 
 Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory.")]
@@ -51,9 +53,11 @@ def run(  # noqa: PLR0913, PLR0917
 ) -> None:
     """Decide for all applications, round by round.
 
-    It runs until it is stopped.
+    It runs until it is stopped. While another one decides for the same directory it stands by.
     """
+    from penstock.fleet.budget import ChangeBudget
     from penstock.fleet.places import FleetDirectory
+    from penstock.fleet.standby import Standby, make_keeper
 
     # complain before Spark is up, not in the middle of a round
     known = _load_settings(conf)
@@ -65,21 +69,29 @@ def run(  # noqa: PLR0913, PLR0917
     source = _find_source(windows, directory, security)
     for one in (source, topic or directory):
         admission.check(one)
-    from penstock.fleet import spark_job
-    from penstock.fleet.overrides import FleetOverrides
 
-    spark = spark_job.session(parse_conf(conf or ()))
-    query = spark_job.start(
-        spark,
-        source,
-        place,
-        known.sage.with_windows_for(known.manager.policy_interval),
-        interval=None if once else f"{seconds} seconds",
-        admission=admission,
-        overrides=FleetOverrides(journal or place.journal, place.overrides),
-        after_batch=_follow_up(spark, place, topic, journal, admission.key),
-    )
-    _await_end(query)
+    with closing(_open_shared(journal, place)) as shared:
+        standby = Standby(make_keeper(shared, directory), progress)
+
+        def start() -> Any:
+            from penstock.fleet import spark_job
+            from penstock.fleet.overrides import FleetOverrides
+
+            spark = spark_job.session(parse_conf(conf or ()))
+            return spark_job.start(
+                spark,
+                source,
+                place,
+                known.sage.with_windows_for(known.manager.policy_interval),
+                interval=None if once else f"{seconds} seconds",
+                admission=admission,
+                overrides=FleetOverrides(journal or place.journal, place.overrides),
+                budget=ChangeBudget(place, known.membership.changes_per_hour),
+                require_lead=standby.require_lead,
+                after_batch=_follow_up(spark, place, topic, journal, admission.key),
+            )
+
+        _serve(standby, start, once)
     answer(_summarise(place), as_json, f"{place.root}: done")
 
 
@@ -207,11 +219,36 @@ def _follow_up(
     return follow_up
 
 
-def _await_end(query: Any) -> None:
+def _open_shared(journal: str | None, place: FleetDirectory) -> Journal:
+    """Open the journal with the fleet's lease; the fleet's own must be there now, a server may come back."""
+    from penstock.fleet.files import make_directory
+    from penstock.journal.store import journal_at, open_journal
+
+    if journal:
+        return journal_at(journal)
     try:
-        query.awaitTermination()
+        # as for other files of the fleet: agents of other users read them
+        make_directory(place.root)
+    except OSError as error:
+        raise BadInput(f"{place.root}: cannot be made: {error.strerror}") from None
+    return open_journal(place.journal)
+
+
+def _serve(standby: Standby, start: Callable[[], Any], once: bool) -> None:
+    """Decide while it is this controller's turn, until the job ends or somebody ends it."""
+    running: list[Any] = []
+
+    def begin() -> Any:
+        running[:] = [start()]
+        return running[0]
+
+    try:
+        standby.run(begin, once)
     except KeyboardInterrupt:
-        query.stop()
+        for query in running:
+            query.stop()
+    except PenstockError:
+        raise
     except Exception as error:
         raise ActionFailed(f"the fleet's job has failed: {str(error).splitlines()[0]}") from error
 

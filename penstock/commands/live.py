@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,6 +87,60 @@ def status(
 
         write_page(render_run_page(seen), html)
     answer(seen, as_json, render_run(seen))
+
+
+def health(
+    application: Application = None,
+    journal: Annotated[
+        str | None,
+        typer.Option(help="Ask this journal, of whatever machine, and not the applications themselves."),
+    ] = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Tell whether the autopilot's loop comes round: exit 0, or 1.
+
+    Without APP all that run are asked. An autopilot that hangs, or that does not answer, is not well.
+    """
+    found = _list_pulses(journal) if journal else _ask_health(locate_sockets(config))
+    asked = [one for one in found if application in (None, one["application"], one["name"])]
+    if not asked:
+        raise NotFound(f"no autopilot {f'of {application} ' if application else ''}is known to run")
+    well = not any(one["hangs"] for one in asked)
+    said = "\n".join(f"{one['application']}: {_describe_health(one)}" for one in asked)
+    answer({"healthy": well, "applications": asked}, as_json, said)
+    if not well:
+        raise typer.Exit(FAILED)
+
+
+def _ask_health(directory: Path) -> list[dict[str, Any]]:
+    """Ask each application on its own socket, once: a probe has little time."""
+    found = []
+    for path in sorted(directory.glob("*.sock")):
+        known = {"application": path.stem, "name": "", "silent_seconds": None, "hangs_after_seconds": None}
+        try:
+            told = control.ask(path, "health")
+            found.append({key: told[key] for key in (*known, "hangs")})
+        except NotFound:
+            continue
+        except ActionFailed:
+            found.append({**known, "hangs": True})
+    return found
+
+
+def _list_pulses(journal: str) -> list[dict[str, Any]]:
+    from penstock.journal.store import open_journal
+    from penstock.runtime.heartbeat import HEARTBEAT, list_pulses
+
+    with closing(open_journal(journal, create=False)) as opened:
+        return list_pulses(opened.recall_all(HEARTBEAT), time.time())
+
+
+def _describe_health(one: dict[str, Any]) -> str:
+    if one["silent_seconds"] is None:
+        return "does not answer"
+    silent = f"its loop came round {one['silent_seconds']:.1f} s ago"
+    return f"hangs: {silent}, and should within {one['hangs_after_seconds']:g} s" if one["hangs"] else silent
 
 
 def pause(application: Application = None, config: Config = None, as_json: Json = False) -> None:

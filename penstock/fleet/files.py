@@ -7,6 +7,7 @@ import re
 import secrets
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from penstock.errors import ActionFailed, BadInput
 
@@ -20,24 +21,28 @@ _LOCAL = re.compile(r"^file:(?://)?(?=/)")
 
 def read_bounded(path: Path) -> bytes:
     """Read a regular file that is not too large; BadInput otherwise, also if it grows meanwhile."""
-    # without waiting, should it be a pipe
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with os.fdopen(number, "rb") as file:
-        found = os.fstat(number)
-        if not stat.S_ISREG(found.st_mode):
-            raise BadInput("not a regular file")
-        check_size(found.st_size, MOST_FILE_BYTES)
+    with _open_regular(path) as file:
+        check_size(os.fstat(file.fileno()).st_size, MOST_FILE_BYTES)
         content = file.read(MOST_FILE_BYTES + 1)
     check_size(len(content), MOST_FILE_BYTES)
     return content
 
 
+def _open_regular(path: Path) -> BinaryIO:
+    """Open a file to read it; BadInput where it is none, as a pipe, and without waiting for one."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise BadInput("not a regular file")
+    return file
+
+
 def count_lines(path: Path) -> int:
     """Count the lines of a file of any size; one that cannot be read has none."""
     try:
-        with path.open("rb") as file:
+        with _open_regular(path) as file:
             return sum(part.count(b"\n") for part in iter(lambda: file.read(MIB), b""))
-    except OSError:
+    except (BadInput, OSError):
         return 0
 
 

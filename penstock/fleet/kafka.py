@@ -116,7 +116,9 @@ class KafkaTransport:
         try:
             import confluent_kafka
         except ImportError:
-            raise Unsupported("reporting to Kafka needs the package confluent-kafka") from None
+            raise Unsupported(
+                "reporting to Kafka needs confluent-kafka: install penstock with its extra, penstock[kafka]"
+            ) from None
         self._kafka, self._topic, self._key = confluent_kafka, topic, key
         self._security = translate_for_agents(topic.security)
         self._producer = self._make_client(confluent_kafka.Producer, {"linger.ms": 5})

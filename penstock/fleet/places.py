@@ -6,8 +6,10 @@ import io
 import math
 import os
 import re
+import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import pyarrow.parquet as pq
 
 from penstock.errors import BadInput
 from penstock.fleet.decision import MOST_CLOCK_SECONDS
-from penstock.fleet.files import MIB, check_size, count_lines, read_bounded, write_whole
+from penstock.fleet.files import MIB, check_size, count_lines, make_directory, read_bounded, write_whole
 
 STATUS = pa.schema(
     [
@@ -44,6 +46,9 @@ LONGEST_LINE = MIB
 """Bytes of a line or message; a window takes a thousandth of it."""
 SHOWN = ("application", "decision_id", "at", "rule", "reason")
 """Members of a decision that `fleet status` shows."""
+HOUR, DAY = 3600.0, 86_400.0
+SETTLED_SECONDS = 2.0
+"""A directory that changed longer ago than this changes its time when it changes again."""
 _BATCH = re.compile(r"^batch-([0-9]+)\.jsonl$")
 _KAFKA = re.compile(r"^kafka://([^/\s]+)/([A-Za-z0-9._-]+)$")
 
@@ -72,6 +77,9 @@ class FleetDirectory:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._decisions = root / "decisions"
+        self._put_away = self._decisions / "old"
+        self._look_at = -math.inf
 
     @property
     def checkpoint(self) -> Path:
@@ -84,6 +92,11 @@ class FleetDirectory:
         return self.root / "overrides.json"
 
     @property
+    def budget(self) -> Path:
+        """How much of its budget of changes the fleet has spent."""
+        return self.root / "budget.json"
+
+    @property
     def journal(self) -> Path:
         """Where operators speak, unless another journal is named."""
         return self.root / "journal.db"
@@ -91,6 +104,7 @@ class FleetDirectory:
     def write_decisions(self, batch: int, decisions: pa.Table) -> None:
         """Write the decisions of one batch, a JSON line each; no file if there are none."""
         self._write_lines("decisions", batch, decisions)
+        self._put_old_away(time.time())
 
     def write_dead(self, batch: int, dead: pa.Table) -> None:
         """Write the bad records of one batch, a JSON line each; no file if there are none."""
@@ -107,23 +121,26 @@ class FleetDirectory:
         pq.write_table(status, sink, compression="zstd")
         write_whole(self.root / "status" / f"bucket-{bucket:02d}.parquet", sink.getvalue().to_pybytes())
 
-    def list_decisions(self) -> list[tuple[int, Path, int]]:
-        """Return number, path and inode of all files of decisions, in the order of their numbers."""
-        directory = self.root / "decisions"
-        try:
-            with os.scandir(directory) as entries:
-                found = [(_BATCH.match(one.name), one.inode()) for one in entries]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise BadInput(f"{directory}: cannot be read: {error.strerror}") from None
-        return sorted((int(match[1]), directory / match[0], inode) for match, inode in found if match)
-
     def decision_files(self, after: int = -1, up_to: float = math.inf) -> list[tuple[int, Path]]:
         """Return the files of decisions after a batch, in order; all of them if batches are numbered anew."""
-        found = [(batch, path) for batch, path, _ in self.list_decisions() if batch <= up_to]
+        found = _list_batches(self._decisions)
+        if not found or found[0][0] > after + 1:
+            found = _list_batches(self._put_away) + found
+        found = [(batch, path) for batch, path in found if batch <= up_to]
         anew = bool(found) and found[-1][0] < after
         return [(batch, path) for batch, path in found if anew or batch > after]
+
+    def _put_old_away(self, now: float) -> None:
+        """Once an hour, move what nobody asks for any more out of the way of the agents."""
+        if now < self._look_at:
+            return
+        self._look_at = now + HOUR
+        for _, path in _list_batches(self._decisions):
+            # one that stays, or has gone already, costs no more than a place in the list
+            with suppress(OSError):
+                if path.stat().st_mtime < now - DAY:
+                    make_directory(self._put_away)
+                    path.replace(self._put_away / path.name)
 
     def check(self) -> None:
         """Refuse to number batches anew beside those of before: nobody would look at them."""
@@ -134,11 +151,15 @@ class FleetDirectory:
 
     def decisions(self, since: float = -math.inf, until: float = math.inf) -> list[dict[str, Any]]:
         """Return the decisions between two moments, in the order of their batches."""
-        # in a month there are a hundred thousand files, which need not be opened to see that they are old
-        oldest = since - MOST_CLOCK_SECONDS
-        files = [path for _, path in self.decision_files() if path.stat().st_mtime >= oldest]
+        files = [path for _, path in self.recent_files(since)]
         rows = [row for path in files for row in _read_shown(path)]
         return [row for row in rows if isinstance(row["at"], float) and since <= row["at"] <= until]
+
+    def recent_files(self, since: float | None = None) -> list[tuple[int, Path]]:
+        """Return the files with decisions after a moment, by default an hour ago, and perhaps older ones."""
+        # those that were put away need not be looked at, nor the others opened, to see that they are old
+        oldest = (time.time() - HOUR if since is None else since) - MOST_CLOCK_SECONDS
+        return [(batch, path) for batch, path in _list_batches(self._decisions) if _find_time(path) >= oldest]
 
     def decision_count(self) -> int:
         """Count the decisions."""
@@ -154,6 +175,59 @@ class FleetDirectory:
     def dead_letters(self) -> int:
         """Count the bad records."""
         return sum(map(count_lines, (self.root / "dead-letters").glob("batch-*.jsonl")))
+
+
+def _find_time(path: Path) -> float:
+    """Return when a file was written; NaN, which is at no time, for one that is gone or a link to nothing."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return math.nan
+
+
+def _list_batches(directory: Path) -> list[tuple[int, Path]]:
+    """Return number and path of all files of decisions in a directory, in the order of their numbers."""
+    try:
+        with os.scandir(directory) as entries:
+            found = [match for match in (_BATCH.match(one.name) for one in entries) if match]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise BadInput(f"{directory}: cannot be read: {error.strerror}") from None
+    return sorted((int(match[1]), directory / match[0]) for match in found)
+
+
+class NewDecisions:
+    """Finds the files of decisions that came since the last look.
+
+    A directory to which nothing came is not even listed: over the years a fleet writes many files. Files are
+    known by name and inode, not by the highest number: one may claim any number.
+    """
+
+    def __init__(
+        self, directory: Path, scan: Callable[[Path], Iterator[os.DirEntry[str]]] = os.scandir
+    ) -> None:
+        self.directory, self._scan = directory, scan
+        self._known: set[tuple[str, int]] = set()
+        self._unchanged_since: int | None = None
+
+    def find(self) -> list[Path]:
+        """Return the new ones, in the order of their numbers."""
+        now = time.time()
+        try:
+            changed = self.directory.stat().st_mtime_ns
+            if changed == self._unchanged_since:
+                return []
+            there = {(one.name, one.inode()) for one in self._scan(self.directory)}
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise BadInput(f"{self.directory}: cannot be read: {error.strerror}") from None
+        # what comes after the look and in the same tick of the file system's clock leaves the time as it was
+        self._unchanged_since = changed if changed < (now - SETTLED_SECONDS) * 1e9 else None
+        matches = [match for match in (_BATCH.match(name) for name, _ in there - self._known) if match]
+        self._known = there
+        return [self.directory / match[0] for match in sorted(matches, key=lambda match: int(match[1]))]
 
 
 def read_decision_lines(path: Path) -> list[bytes]:
@@ -197,6 +271,8 @@ def _read_status(path: Path) -> pa.Table:
         _check_footer(footer)
         fields = [one for one in STATUS if one.name not in ADDED or one.name in footer.schema.names]
         table = pq.read_table(content, columns=[one.name for one in fields]).cast(pa.schema(fields))
+        # Parquet does not see to it that a text is one
+        table.validate(full=True)
         nulls = [name for name in table.column_names if table[name].null_count]
         if nulls:
             raise BadInput(f"{nulls[0]} is missing in some rows")

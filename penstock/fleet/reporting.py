@@ -16,7 +16,7 @@ from penstock.fleet.decision import LOOK_BACK_SECONDS, FleetDecision
 from penstock.fleet.files import Ownership, find_trusted_users
 from penstock.fleet.keys import ApplicationKey, read_key, write_line
 from penstock.fleet.places import (
-    FleetDirectory,
+    NewDecisions,
     append_window,
     parse_decision,
     parse_place,
@@ -34,9 +34,8 @@ class DirectoryTransport:
     """
 
     def __init__(self, root: Path, key: ApplicationKey | None = None) -> None:
-        self._directory, self._key = FleetDirectory(root), key
+        self._decisions, self._key = NewDecisions(root / "decisions"), key
         self._windows = root / "windows"
-        self._read: set[tuple[Path, int]] = set()
         self._refused = False
         self.refusal = ""
 
@@ -50,15 +49,12 @@ class DirectoryTransport:
         found: list[FleetDecision] = []
         now = time.time()
         owners = Ownership(find_trusted_users()) if self._key is None else None
-        files = self._directory.list_decisions()
-        self.refusal = owners.distrust_directory(files[0][1].parent) if owners is not None and files else ""
+        folder = self._decisions.directory
+        self.refusal = owners.distrust_directory(folder) if owners is not None and folder.is_dir() else ""
         if self.refusal:
             self._refuse(self.refusal)
             return []
-        # by path and inode, not by the highest number: one file may claim any number
-        new = [path for _, path, inode in files if (path, inode) not in self._read]
-        self._read = {(path, inode) for _, path, inode in files}
-        for path in new:
+        for path in self._decisions.find():
             try:
                 if path.stat().st_mtime >= now - LOOK_BACK_SECONDS:
                     fault = owners.distrust_file(path) if owners is not None else ""

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from penstock.decide.sage.settings import SageSettings
 from penstock.errors import BadInput
 from penstock.fleet.admission import Admission
+from penstock.fleet.budget import ChangeBudget
 from penstock.fleet.kafka import translate_for_spark
 from penstock.fleet.overrides import FleetOverrides, read_snapshot
 from penstock.fleet.places import LONGEST_LINE, FleetDirectory, FleetTopic
@@ -46,7 +47,7 @@ def session(conf: Mapping[str, str]) -> SparkSession:
     return start_session("penstock-fleet", {**defaults, **conf})
 
 
-def start(
+def start(  # noqa: PLR0913
     spark: SparkSession,
     source: Path | FleetTopic,
     directory: FleetDirectory,
@@ -55,11 +56,14 @@ def start(
     interval: str | None,
     admission: Admission | None = None,
     overrides: FleetOverrides | None = None,
+    budget: ChangeBudget | None = None,
+    require_lead: Callable[[], None] = lambda: None,
     after_batch: Callable[[int, pa.Table], None] = lambda batch, decisions: None,
 ) -> StreamingQuery:
     """Start the job; without an interval it works off what is there and ends.
 
     `admission` says whose windows are believed; those from a topic by a key alone.
+    `budget` puts off what exceeds it; `require_lead` raises where another controller decides.
     `after_batch` is called with the decisions of each batch once they are on the disk, at least once.
     """
     admission = admission or Admission()
@@ -80,7 +84,7 @@ def start(
     )
     return (
         judged.writeStream.outputMode("update")
-        .foreachBatch(_sink(directory, after))
+        .foreachBatch(_sink(directory, budget or ChangeBudget(directory), require_lead, after))
         .option("checkpointLocation", str(directory.checkpoint.absolute()))
         .queryName("penstock-fleet")
         .trigger(**trigger)
@@ -165,12 +169,17 @@ def _rows(bucket: int, payloads: dict[str, bytes]) -> pd.DataFrame:
 
 
 def _sink(
-    directory: FleetDirectory, after_batch: Callable[[int, pa.Table], None]
+    directory: FleetDirectory,
+    budget: ChangeBudget,
+    require_lead: Callable[[], None],
+    after_batch: Callable[[int, pa.Table], None],
 ) -> Callable[[DataFrame, int], None]:
     """Return what writes a batch; done again after a failure, it writes the same files again."""
 
     def sink(frame: DataFrame, batch: int) -> None:
         rows = sorted(frame.collect(), key=lambda row: (row.bucket, row.kind))
+        # as late as can be: a controller that slept in between must not write beside its successor
+        require_lead()
         dead = [bytes(row.payload) for row in rows if row.kind == DEAD]
         if dead:
             directory.write_dead(batch, decode(dead))
@@ -181,7 +190,7 @@ def _sink(
                 log.info("bucket %d: %s", row.bucket, bytes(row.payload).decode())
         found = [bytes(row.payload) for row in rows if row.kind == DECISIONS]
         if found:
-            decisions = decode(found)
+            decisions = budget.admit(batch, decode(found))
             directory.write_decisions(batch, decisions)
             after_batch(batch, decisions)
 

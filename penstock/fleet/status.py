@@ -14,6 +14,7 @@ from penstock.dataflow.metrics import Floats
 from penstock.decide.sage.columns import COLUMN, CORES, HEAP, OVERHEAD, PARALLELISM, TASK_CPUS
 from penstock.decide.sage.rules import find_cores_per_task
 from penstock.decide.sage.settings import SageSettings
+from penstock.fleet.budget import read_budget
 from penstock.fleet.decision import MOST_CLOCK_SECONDS
 from penstock.fleet.overrides import read_snapshot
 from penstock.fleet.places import SHOWN, STATUS, FleetDirectory
@@ -43,6 +44,7 @@ def summarise_fleet(directory: FleetDirectory, now: float) -> Plain:
         "dead_letters": directory.dead_letters(),
         "overridden_applications": len(overrides),
         "overrides_problem": problem,
+        "budget": read_budget(directory.budget),
     }
 
 

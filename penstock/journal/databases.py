@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,9 +24,14 @@ from penstock.journal.ports import hide_password
 from penstock.journal.private_files import close_to_others, create_database, require_own_database
 from penstock.journal.schema import check_version, migrate, present_version, read_version
 
+log = logging.getLogger(__name__)
+
 FILE_BUSY_SECONDS = 5.0
 """How long a writer waits for another process; one transaction of the journal takes milliseconds."""
 CONNECT_SECONDS = 5
+MOST_WAL_BYTES = 64 << 20
+"""How large the log beside a file may get before what can be done without is not written any more: while one
+reader is stuck in its transaction nothing of the log can be given back."""
 STUCK_SECONDS = 10.0
 """How long a writer may do nothing in the middle of a transaction before the server breaks it off: one whose
 process was stopped, or whose machine is gone, would keep all others from writing."""
@@ -66,6 +72,10 @@ class Database(ABC):
         """Open a consistent view that neither waits for a writer nor holds one up."""
         with self._translate_errors("read"), self._transact(writes=False) as connection:
             yield connection
+
+    def has_room(self) -> bool:
+        """Tell whether what can be done without may be written, too."""
+        return True
 
     def close(self) -> None:
         """Give back the connections; a later use opens the database again."""
@@ -140,10 +150,12 @@ class SqliteFile(Database):
         create: bool = True,
         busy_seconds: float = FILE_BUSY_SECONDS,
         user: int | None = None,
+        most_wal_bytes: int = MOST_WAL_BYTES,
     ) -> None:
         """`user` is whose files are believed beside root's: by default that of this process."""
         self.path = path.absolute()
-        self.busy_seconds = busy_seconds
+        self.busy_seconds, self._most_wal_bytes = busy_seconds, most_wal_bytes
+        self._warned = False
         self.user = os.geteuid() if user is None else user
         url = URL.create("sqlite+pysqlite", database=str(self.path))
         super().__init__(str(self.path), url, create, connect_args={"timeout": busy_seconds})
@@ -154,6 +166,36 @@ class SqliteFile(Database):
     def _begin(self, writes: bool) -> Iterator[Connection]:
         with self.engine.connect().execution_options(writes=writes) as connection, connection.begin():
             yield connection
+
+    def has_room(self) -> bool:
+        """Tell whether the log beside the file is small enough; one that is not is tried to be emptied."""
+        room = self._wal_bytes() <= self._most_wal_bytes or self._empty_log()
+        if not room and not self._warned:
+            log.warning(
+                "the journal %s: the log beside it has %d MiB, since a reader is stuck in the middle of its "
+                "reading: observations are left out until that ends",
+                self.name,
+                self._wal_bytes() >> 20,
+            )
+        self._warned = not room
+        return room
+
+    def _wal_bytes(self) -> int:
+        try:
+            return Path(f"{self.path}-wal").stat().st_size
+        except OSError:
+            return 0
+
+    def _empty_log(self) -> bool:
+        """Try to empty the log without waiting for readers; tell whether that worked."""
+        try:
+            with closing(
+                sqlite3.connect(f"{self.path.as_uri()}?mode=rw", timeout=0.0, uri=True)
+            ) as connection:
+                busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error:
+            return False
+        return not busy
 
     def _open(self) -> None:
         found = self._identify()
@@ -221,6 +263,8 @@ def _prepare(connection: sqlite3.Connection, _: object) -> None:
     # FULL: an intent is on the disk before its effect, also if the machine loses power in between.
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
+    # after a long log the file is cut back, and does not stay as large as it once was
+    connection.execute(f"PRAGMA journal_size_limit={MOST_WAL_BYTES}")
 
 
 def _begin(connection: Connection) -> None:
@@ -248,7 +292,12 @@ class PostgresDatabase(Database):
         self._patience = {"lock": f"{busy_seconds * 1000:.0f}ms", "idle": f"{stuck_seconds * 1000:.0f}ms"}
         # the ping notices a connection that a restart of the server has broken, before it is used
         options = {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
-        super().__init__(hide_password(url), parsed, create, **options)
+        try:
+            super().__init__(hide_password(url), parsed, create, **options)
+        except ImportError:
+            raise Unsupported(
+                "a journal in PostgreSQL needs psycopg: install penstock with its extra, penstock[postgres]"
+            ) from None
 
     @contextmanager
     def _begin(self, writes: bool) -> Iterator[Connection]:

@@ -72,7 +72,8 @@ class RecordAndMemories(Record, Memories, Protocol):
     """The whole journal, for those who see actions through and have to know of earlier ones."""
 
 
-_PASSWORD = re.compile(r"(://[^:/@]*:)[^?]*(?=@)|([?&](?:ssl)?password=)[^&]*")
+_PASSWORD = re.compile(r"(://[^:/]*:)[\s\S]*(?=@)|([?&](?:ssl)?password=)[^&]*")
+"""A password may hold any character, so all up to the last `@` counts as one."""
 
 
 def hide_password(address: str) -> str:

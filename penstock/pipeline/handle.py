@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ActionFailed, BadInput, NotLeading, PenstockError
+from penstock.journal.leading import LeaseKeeper
 from penstock.journal.leases import Lease
 from penstock.pipeline.definition import Pipeline
-from penstock.pipeline.leader import LeaseKeeper
 from penstock.runtime.control import ControlServer, secure_directory
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from penstock.decide.limits import UnitLimits, WithinLimits
 from penstock.decide.registry import policy_entry
 from penstock.decide.surroundings import Surroundings
 from penstock.errors import BadInput, JournalUnavailable, Unsupported
+from penstock.journal.leading import Leadership, LeaseKeeper
 from penstock.journal.store import Journal, journal_at
 from penstock.migrate.spark_mover import SparkMover
 from penstock.observe.services.board import BOARD
@@ -27,7 +28,7 @@ from penstock.pipeline.actuator import BoardActuator
 from penstock.pipeline.board import Board, SizeMemory
 from penstock.pipeline.definition import Function, Pipeline, Takes
 from penstock.pipeline.handle import PipelineHandle
-from penstock.pipeline.leader import Leadership, LeaseKeeper, close_left_open
+from penstock.pipeline.leader import close_left_open
 from penstock.pipeline.monitor import Monitor
 from penstock.pipeline.spark_query import FunctionQuery
 from penstock.pipeline.spark_schemas import SparkLooker, check_all, check_start, complete

@@ -34,6 +34,8 @@ from penstock.observe.spark_session import application_id, application_name, can
 from penstock.observe.spark_source import SparkSource
 from penstock.observe.spark_status import SparkStatus
 from penstock.runtime.autopilot import Autopilot
+from penstock.runtime.fallback import SourceWithFallback
+from penstock.runtime.heartbeat import JournalPulse
 from penstock.runtime.loop import Loop, LoopSettings
 from penstock.runtime.ports import Actuator, Ports, Source
 from penstock.runtime.state_control import Repartitioning, StateControl
@@ -73,7 +75,8 @@ def assemble_autopilot(spark: Any, settings: Settings, report_to: str | None) ->
     policy = _assemble_steered_policy(spark, settings, journal, name, around, report_to)
     loop = assemble_loop(application_id(spark), settings, journal, sized, policy, actuator, mover, desk)
     state = StateControl(loop, mover, Repartitioning(loop.application, journal, mover.bins(spark)))
-    life = _live_with((_build_scraper(settings), cluster or nullcontext()), journal, mover, loop, name, desk)
+    watchers = (closing(mover), _build_scraper(settings), cluster or nullcontext())
+    life = _live_with(watchers, journal, loop, name, desk, settings.manager.policy_interval)
     alive = make_patient_check(lambda: spark.sparkContext._jsc is None, SparkStatus(spark).stopped)
     return Autopilot(loop, settings, name, alive, notes=notes + unknown, life=life, state=state)
 
@@ -96,7 +99,9 @@ def assemble_loop(
     """Put the loop over these parts together, with the manager of the settings."""
     restarts = desk or RecommendOnly()
     manager = ScalingManager(settings.manager, settings.bounds, settings.goals, restarts=restarts)
-    ports = Ports(source, policy, manager, journal, actuator, mover, desk)
+    stated = settings.manager.fallback_executors, settings.manager.fallback_after
+    steady = SourceWithFallback(application, source, actuator, *stated)
+    ports = Ports(steady, policy, manager, journal, actuator, mover, desk)
     return Loop(application, ports, LoopSettings(policy_interval=settings.manager.policy_interval))
 
 
@@ -191,25 +196,25 @@ def _find_executor_board(spark: Any, settings: Settings) -> tuple[Any, Notes]:
 def _live_with(
     watchers: Sequence[AbstractContextManager[object]],
     journal: Journal,
-    mover: SparkMover,
     loop: Loop,
     name: str,
     desk: RestartDesk | None,
-) -> Iterator[None]:
-    """Run what begins and ends with the autopilot's thread."""
+    interval: float,
+) -> Iterator[Callable[[float], None]]:
+    """Run what begins and ends with the autopilot's thread; what it yields is called after each cycle."""
     given = os.environ.get(ACTION_VARIABLE, "")
     # the restart by which this process was started is seen to its end by the supervisor
     spared = frozenset({int(given)}) if given.isdecimal() else frozenset()
     settle_former_runs(journal, name, loop.application, time.time(), spared=spared)
+    pulse = JournalPulse(journal, name, loop.application, interval)
     with ExitStack() as life:
         life.enter_context(closing(journal))
-        life.enter_context(closing(mover))
         for watcher in watchers:
             life.enter_context(watcher)
         if desk is not None:
             desk.start(loop.application, name, loop.resume)
             life.enter_context(closing(desk))
-        yield
+        yield life.enter_context(closing(pulse)).beat
 
 
 def _build_scraper(settings: Settings) -> Scraper:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadInput, PenstockError, Unsupported
+from penstock.runtime.heartbeat import Heartbeat, Watchdog
 
 if TYPE_CHECKING:
     from penstock.runtime.control import ControlServer
@@ -42,13 +43,16 @@ class Autopilot:
         life: AbstractContextManager[object] | None = None,
         state: StateControl | None = None,
     ) -> None:
+        """What `life` yields, if it can be called, is called after each cycle."""
         self.application, self.name, self.settings = loop.application, name, settings
         self._state = state
         self._loop, self._alive, self._clock, self._notes = loop, alive, clock, notes
-        self._life = life or nullcontext()
+        self._life: AbstractContextManager[object] = life or nullcontext()
         self._ended: Callable[[Autopilot], None] = lambda autopilot: None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-autopilot", daemon=True)
+        self._heart = Heartbeat(settings.manager.policy_interval)
+        self._watchdog = Watchdog(self._heart, loop.application, self._thread)
         self._control: ControlServer | None = None
         self._error: str | None = None
         self._warnings: tuple[str, ...] = ()
@@ -74,7 +78,9 @@ class Autopilot:
         """Begin to watch, and listen for commands; `ended` is called when all of it is over."""
         self._ended = ended
         self._control = self._listen()
+        self._heart.beat()
         self._thread.start()
+        self._watchdog.start()
         for note in self._notes:
             log.warning("%s: %s", self.application, note)
         log.info("%s: attached, policy %s, %s", self.application, self._loop.policy.name, self._mode)
@@ -94,7 +100,8 @@ class Autopilot:
             "now": self._clock(),
             **summarise_timeline(self._loop.timeline),
             "action_in_flight": self._in_flight(),
-            "warnings": [*self._notes, *self._warnings],
+            "heartbeat": self._heart.plain(),
+            "warnings": [*filter(None, [self._heart.describe()]), *self._notes, *self._warnings],
             "error": self._error,
         }
 
@@ -146,24 +153,27 @@ class Autopilot:
 
     def _run(self) -> None:
         try:
-            with self._life:
-                self._watch()
+            with self._life as after_cycle:
+                self._watch(after_cycle if callable(after_cycle) else lambda now: None)
         except Exception:
             log.exception("%s: the autopilot did not end cleanly", self.application)
         finally:
             # last: whoever attaches anew waits for it, and then finds the socket free
             self._ended(self)
 
-    def _watch(self) -> None:
+    def _watch(self, after_cycle: Callable[[float], None]) -> None:
         try:
             while self._alive() and not self._stopping.is_set():
-                self._notice(self._loop.tick(self._clock()))
+                self._notice(cycle := self._loop.tick(self._clock()))
+                after_cycle(cycle.at)
+                self._heart.beat()
                 self._stopping.wait(min(TICK_SECONDS, self.settings.manager.policy_interval / 2))
             log.info("%s: detached", self.application)
         except Exception:
             log.exception("%s: the autopilot has stopped; the application runs on", self.application)
         finally:
             self._stopping.set()
+            self._watchdog.stop()
             self._loop.leave(self._clock())
             if self._control is not None:
                 self._control.close()
@@ -214,6 +224,8 @@ class Autopilot:
         match command:
             case "hello":
                 return {"application": self.application, "name": self.name}
+            case "health":
+                return {"application": self.application, "name": self.name, **self._heart.plain()}
             case "status":
                 return {"status": self.status()}
             case "pause":
@@ -222,7 +234,7 @@ class Autopilot:
             case "resume":
                 self.resume()
                 return {"paused": False}
-        known: tuple[str, ...] = ("hello", "pause", "resume", "status")
+        known: tuple[str, ...] = ("health", "hello", "pause", "resume", "status")
         if self._state is not None:
             if command in self._state.commands:
                 return self._state.answer(command, request)

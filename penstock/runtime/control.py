@@ -13,6 +13,7 @@ import secrets
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ LARGEST_REQUEST_BYTES = 64 * 1024
 LONGEST_PATH_BYTES = 107
 """The longest path of a Unix socket that the kernel accepts, without its closing zero byte."""
 ANSWER_SECONDS = 10.0
+TRY_AGAIN_SECONDS = 0.02
+MOST_WAITING = 128
+"""Clients that the kernel lets wait until they are answered; what comes beyond them is turned away."""
 
 Answer = Mapping[str, Any]
 Handler = Callable[[str, Mapping[str, Any]], Answer]
@@ -56,7 +60,7 @@ class ControlServer:
         secure_directory(directory)
         self.path = socket_path(directory, application)
         _remove_if_stale(self.path)
-        self._server = _listen(self.path, handler)
+        self._server = listen(self.path, handler)
         self._closed = False
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.2,), name="penstock-control", daemon=True
@@ -160,10 +164,23 @@ def _label(one: Running) -> str:
 def _exchange(path: Path, request: bytes) -> bytes:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(ANSWER_SECONDS)
-        connection.connect(str(path))
+        _connect(connection, path)
         connection.sendall(request)
         with connection.makefile("rb") as answers:
             return answers.readline()
+
+
+def _connect(connection: socket.socket, path: Path) -> None:
+    """Connect, and wait as long as for an answer where others are before us: the kernel does not, here."""
+    give_up_at = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            connection.connect(str(path))
+            return
+        except BlockingIOError:
+            if time.monotonic() > give_up_at:
+                raise
+        time.sleep(TRY_AGAIN_SECONDS)
 
 
 def _read_answer(path: Path, line: bytes) -> dict[str, Any]:
@@ -196,20 +213,23 @@ def _remove_if_stale(path: Path) -> None:
     raise Unsupported(f"no control socket: another autopilot already answers at {path}")
 
 
-class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+class Listening(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """A socket that listens, each of its connections answered in a thread of its own."""
+
     daemon_threads = True
     block_on_close = False
+    request_queue_size = MOST_WAITING
     handler: Handler
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a client that goes away in mid-answer is no news for the user's job."""
 
 
-def _listen(path: Path, handler: Handler) -> _Server:
+def listen(path: Path, handler: Handler) -> Listening:
     """Listen under another name first: a socket that is bound and does not listen yet looks left behind."""
     unready = path.with_name(f".{secrets.token_hex(4)}")
     try:
-        server = _Server(str(unready), _Connection)
+        server = Listening(str(unready), _Connection)
         server.handler = handler
         unready.chmod(0o600)
         unready.rename(path)
@@ -221,7 +241,7 @@ def _listen(path: Path, handler: Handler) -> _Server:
 
 class _Connection(socketserver.StreamRequestHandler):
     timeout = ANSWER_SECONDS
-    server: _Server
+    server: Listening
 
     def handle(self) -> None:
         """Answer line by line until the client hangs up or sends a line that is too long."""

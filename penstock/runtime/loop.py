@@ -14,6 +14,7 @@ from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import Action, Hold, MoveState, Proposal, Resize, Scale
 from penstock.decide.verdict import Accepted, Verdict, Waiting
 from penstock.errors import ActionFailed, JournalUnavailable, PenstockError, SparkUnavailable, Unsupported
+from penstock.runtime.fallback import NoMetrics
 from penstock.runtime.follow_up import FollowUp, conclude_left_open
 from penstock.runtime.ports import Actuator, Ports
 from penstock.runtime.timeline import Timeline
@@ -122,7 +123,7 @@ class Loop:
             return
         answer = self._answer(seen)
         judged = seen.window if isinstance(seen, NoBatchYet) else window
-        verdict = self._judge(now, judged, answer)
+        verdict = self._judge(now, seen, judged, answer)
         move = self._propose_move(now, window) if window is not None else None
         if window is not None and move is not None:
             answer, verdict = move, self.manager.judge_move(window, move)
@@ -132,7 +133,7 @@ class Loop:
         # a Resize needs a restart, which only a supervisor can do: it ends the application, and this loop
         if isinstance(action, Resize) and self.restarter is not None:
             self.pause(self.restarter.ask(now, self.application, decision_id, action))
-        if isinstance(action, Scale | MoveState) and judged is not None and self.actuator is not None:
+        if isinstance(action, Scale | MoveState) and self.actuator is not None:
             yield replace(cycle, outcome=self._begin(now, self.actuator, decision_id, action, judged))
         self._failures = 0
 
@@ -218,6 +219,8 @@ class Loop:
         return self._end(now, under_way, outcome) if outcome else None
 
     def _answer(self, seen: ApplicationWindow | NotReady) -> Proposal | NotReady:
+        if isinstance(seen, NoMetrics):
+            return seen.fallback
         if isinstance(seen, NoBatchYet):
             return self._in_first_batch(seen)
         if isinstance(seen, NotReady):
@@ -244,7 +247,15 @@ class Loop:
             return answer if window.queries and _grows(answer, window) else seen
         return answer if isinstance(answer, Resize) else seen
 
-    def _judge(self, now: float, window: ApplicationWindow | None, answer: Proposal | NotReady) -> Verdict:
+    def _judge(
+        self,
+        now: float,
+        seen: ApplicationWindow | NotReady,
+        window: ApplicationWindow | None,
+        answer: Proposal | NotReady,
+    ) -> Verdict:
+        if isinstance(seen, NoMetrics):
+            return self.manager.judge_fallback(now, seen.window, seen.fallback)
         if window is not None and not (isinstance(answer, NotReady) and not window.queries):
             return self.manager.judge(now, window, answer)
         assert isinstance(answer, NotReady)

@@ -48,6 +48,9 @@ class Manager(Protocol):
     def judge(self, now: float, window: ApplicationWindow, answer: Proposal | NotReady) -> Verdict:
         """Say what becomes of an answer."""
 
+    def judge_fallback(self, now: float, window: ApplicationWindow, fallback: Scale) -> Verdict:
+        """Say what becomes of the size for the time without metrics."""
+
     def object_to_moves(self) -> Rejected | None:
         """Say which guardrail forbids all moves of state now."""
 

@@ -10,7 +10,15 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from penstock.units.fields import Count, Duration, Location, NamedTexts, OptionalLocation, OptionalText
+from penstock.units.fields import (
+    Count,
+    Duration,
+    Location,
+    NamedTexts,
+    OptionalCount,
+    OptionalLocation,
+    OptionalText,
+)
 from penstock.units.section import Section
 
 KAFKA_SECURITY = ("security.", "sasl.", "ssl.")
@@ -98,6 +106,13 @@ class MembershipSettings(Section):
         le=3600,
         description="How far the end of a window may be ahead of the controller's clock; one that is further "
         "ahead goes to the dead letters.",
+    )
+    changes_per_hour: OptionalCount = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="The most changes that the fleet's controller decides on within an hour, over all "
+        "applications; what gives more of anything comes first, and the rest is put off. `none`: no limit.",
     )
     kafka_options: NamedTexts = Field(
         {},

@@ -22,20 +22,51 @@ def read_text(path: Path, refusal: type[BadInput] = BadInput) -> str:
         raise refusal(f"{path}: cannot be read: {error.strerror}") from None
 
 
+MOST_PARTS = 100_000
+"""Values that a text may stand for once its aliases are unfolded: far more than people write."""
+
+
 def parse_yaml(file: str, text: str, refusal: type[BadInput] = BadInput) -> tuple[Any, dict[str, int]]:
-    """Return what a YAML text says, and the line of each key at the top; errors name file and line."""
+    """Return what a YAML text says, and the line of each key at the top; errors name file and line.
+
+    A text whose aliases unfold to far more than is written is refused: whoever shows it would never end.
+    """
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        values = yaml.safe_load(text)
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        # before anything is built, which puts what is merged into its place
+        for node in _list_mappings(root):
+            _find_key_lines(file, node, refusal)
+        lines = _find_key_lines(file, root, refusal) if isinstance(root, yaml.MappingNode) else {}
+        _count_parts(root, {})
+        return None if root is None else loader.construct_document(root), lines
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # YAML itself takes 2024-99-99 for a date, and fails on it with a bare ValueError
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         raise refusal(f"{file}{where}: not valid YAML: {problem}") from None
-    for node in _list_mappings(root):
-        _find_key_lines(file, node, refusal)
-    return values, _find_key_lines(file, root, refusal) if isinstance(root, yaml.MappingNode) else {}
+
+
+def _count_parts(node: yaml.Node | None, known: dict[int, int | None]) -> int:
+    """Count the values that a node stands for with all aliases unfolded; refuse too many, and a circle."""
+    if not isinstance(node, yaml.CollectionNode):
+        return 1
+    if id(node) in known:
+        count = known[id(node)]
+        if count is None:
+            raise yaml.MarkedYAMLError(problem="it contains itself", problem_mark=node.start_mark)
+        return count
+    known[id(node)] = None
+    parts = (
+        [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+    )
+    count = 1 + sum(_count_parts(part, known) for part in parts)
+    if count > MOST_PARTS:
+        problem = f"with its aliases unfolded it says more than {MOST_PARTS} things"
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+    known[id(node)] = count
+    return count
 
 
 def _list_mappings(root: yaml.Node | None) -> list[yaml.MappingNode]:

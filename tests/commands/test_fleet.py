@@ -65,3 +65,12 @@ def test_a_controller_needs_the_key_of_the_fleet(
     monkeypatch.setenv("PENSTOCK_FLEET_KEY_FILE", str(words))
     assert perform(["fleet", "run", str(tmp_path), "--once"]) == 2
     assert "the fleet's key is needed" in complaint(capsys)
+
+
+def test_a_fleet_whose_own_journal_cannot_be_used_does_not_wait(capsys: Captured, tmp_path: Path) -> None:
+    windows = tmp_path / "windows"
+    windows.mkdir(mode=0o755)
+    (tmp_path / "fleet").mkdir(mode=0o755)
+    (tmp_path / "fleet" / "journal.db").mkdir()
+    assert perform(["fleet", "run", str(tmp_path / "fleet"), "--windows", str(windows)]) == 1
+    assert "is a directory; a file is expected" in complaint(capsys)

@@ -149,3 +149,10 @@ def test_a_policy_for_shared_slots_is_refused_before_anything_starts(tmp_path, c
         "`penstock pipeline run` has operators with instances of their own; "
         "it can be used in run, simulate, replay"
     )
+
+
+def test_a_file_whose_aliases_unfold_without_end_is_refused(tmp_path, capsys):
+    doubled = [f"- &t{number} [*t{number - 1}, *t{number - 1}]" for number in range(1, 60)]
+    file = written(tmp_path, "\n".join(["name: bomb", "at:", "- &t0 [x]", *doubled]))
+    assert perform(["pipeline", "draw", str(file)]) == 2
+    assert "aliases unfolded" in complaint(capsys)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
 
 from penstock.cli import perform
+from penstock.decide.sage.settings import SageSettings
 from penstock.errors import BadInput
 from penstock.fleet.admission import MOST_LINES, Admission
 from penstock.fleet.places import LONGEST_LINE, FleetDirectory, read_decision_lines
 from penstock.fleet.records import Read, read_lines
-from tests.fleet.agents import a_record
+from penstock.fleet.round import play_round
+from penstock.fleet.state import empty_state
+from penstock.fleet.status import tabulate_status
+from tests.fleet.agents import a_record, a_table
 
 LATER = 1e12
 MIB = 1 << 20
@@ -127,6 +133,28 @@ def test_a_foreign_file_in_the_status_is_one_clear_line(tmp_path: Path, capsys: 
         assert said.startswith("penstock: error:") and "bucket-00.parquet" in said and said.count("\n") == 1
 
 
+def test_names_that_are_no_text_in_the_status_are_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    place, settings = FleetDirectory(tmp_path), SageSettings()
+    status = tabulate_status(
+        play_round(empty_state(), a_table(a_record("abc", time.time())), settings).state, settings
+    )
+    ends = pa.py_buffer(np.array([0, 3], dtype=np.int32).tobytes())
+    name = pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(b"\xff\xfe\xfd")])
+    place.write_status(0, status.set_column(0, "application", name))
+    assert perform(["fleet", "status", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "bucket-00.parquet: not a file of the fleet" in said and said.count("\n") == 1
+
+
+def test_a_pipe_among_the_dead_letters_keeps_nobody_waiting(tmp_path: Path):
+    place = FleetDirectory(tmp_path)
+    place.write_dead(1, read_lines([b"nonsense"], ["file"]).dead)
+    os.mkfifo(tmp_path / "dead-letters" / "batch-000000002.jsonl")
+    assert place.dead_letters() == 1
+
+
 def test_foreign_decisions_in_the_status_are_one_clear_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -138,6 +166,12 @@ def test_foreign_decisions_in_the_status_are_one_clear_line(
     row = {"application": "a", "decision_id": 2**62, "at": 1e300, "rule": None, "reason": None}
     place.write_decisions(1, pa.Table.from_pylist([row, {**row, "at": None}]))
     assert perform(["fleet", "status", str(tmp_path)]) == 0, "what cannot be is not shown"
+
+
+def test_a_decision_that_is_gone_when_it_is_looked_at_ends_nothing(tmp_path: Path):
+    (tmp_path / "decisions").mkdir()
+    (tmp_path / "decisions" / "batch-000000001.jsonl").symlink_to(tmp_path / "gone")
+    assert FleetDirectory(tmp_path).decisions() == []
 
 
 def test_a_decision_file_that_is_too_large_is_refused_too(tmp_path: Path):

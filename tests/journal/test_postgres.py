@@ -110,6 +110,9 @@ def test_a_fleet_goes_on_without_the_server_and_nothing_is_lost(server: Postgres
     [
         ("postgresql://user:secret@host:5432/db", "postgresql://user:***@host:5432/db"),
         ("postgresql://user:sec@ret/s@host/db", "postgresql://user:***@host/db"),
+        ("postgresql://user:what?secret@host/db", "postgresql://user:***@host/db"),
+        ("postgresql://user:?a@b/c?d@host/db?x=1", "postgresql://user:***@host/db?x=1"),
+        ("postgresql://us@er:secret@host/db", "postgresql://us@er:***@host/db"),
         ("postgresql://host/db?user=u&password=secret&x=1", "postgresql://host/db?user=u&password=***&x=1"),
         ("postgresql://host/db?sslpassword=secret", "postgresql://host/db?sslpassword=***"),
         ("postgresql://user@host:5432/db", "postgresql://user@host:5432/db"),

@@ -289,3 +289,34 @@ def test_another_process_reads_while_this_one_writes(path: Path):
     reading += "print(len(open_journal(sys.argv[1], create=False).actions()))"
     with journal.database.writing():
         assert run_child(reading, str(path)).stdout == "1\n"
+
+
+def wal_bytes(path: Path) -> int:
+    return Path(f"{path}-wal").stat().st_size
+
+
+def test_the_write_ahead_log_does_not_grow_for_ever_beside_a_reader_that_is_stuck(tmp_path: Path):
+    path = tmp_path / "journal.db"
+    journal = Journal(SqliteFile(path, most_wal_bytes=400_000))
+    journal.observed(0.0, a_window())
+    stuck = sqlite3.connect(path, isolation_level=None)
+    stuck.execute("BEGIN")
+    stuck.execute("SELECT * FROM observations").fetchone()
+    for number in range(1, 200):
+        journal.observed(10.0 * number, a_window())
+        decision = journal.decided(10.0 * number, "app-1", Hold("right"), NothingToDo("right"))
+    first = wal_bytes(path)
+    assert first < 600_000
+    for number in range(200, 400):
+        journal.observed(10.0 * number, a_window())
+        assert journal.decided(10.0 * number, "app-1", Hold("right"), NothingToDo("right")) == decision
+    assert wal_bytes(path) == first, "what can be done without is left out"
+    acted = journal.decided(4000.0, "app-1", a_scale(4), Accepted(a_scale(4)))
+    assert journal.intend(4000.0, "app-1", acted, a_scale(4), {"executors": 2}) == 1, (
+        "what is done is written"
+    )
+    stuck.close()
+    journal.observed(5000.0, a_window())
+    assert wal_bytes(path) < 400_000
+    assert journal.observations("app-1")[-1].at == 5000.0
+    journal.close()

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 from penstock.dataflow.window import EXECUTORS
+from penstock.journal.leading import Leadership, LeaseKeeper
 from penstock.journal.store import open_journal
-from penstock.pipeline.leader import Leadership, LeaseKeeper, close_left_open
+from penstock.pipeline.leader import close_left_open
 from penstock.runtime.loop import Loop, LoopSettings
 from penstock.runtime.ports import Ports
 from tests.fakes import AgreeingManager, a_scale, a_window, an_outcome

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 from penstock.errors import ActionFailed, NotLeading
+from penstock.journal.leading import Leadership, LeaseKeeper
 from penstock.journal.store import open_journal
 from penstock.pipeline.handle import PipelineHandle
-from penstock.pipeline.leader import Leadership, LeaseKeeper
 from penstock.runtime.control import find_running
 from penstock.runtime.loop import Cycle
 from penstock.settings.model import Settings

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.errors import JournalUnavailable
+from penstock.journal.leading import Leadership, LeaseKeeper
 from penstock.journal.leases import Lease
 from penstock.pipeline.board import Board, SizeMemory, Sizes
-from penstock.pipeline.leader import Leadership, LeaseKeeper
 from tests.waiting import wait_for
 
 

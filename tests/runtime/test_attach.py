@@ -308,7 +308,7 @@ def test_commands_arrive_over_the_control_socket(bench: Bench) -> None:
     assert running.ask("pause")["paused"] is True
     assert handle.status()["paused"]
     assert running.ask("resume")["paused"] is False
-    with pytest.raises(ActionFailed, match="unknown command 'dance'; known: hello"):
+    with pytest.raises(ActionFailed, match="unknown command 'dance'; known: health, hello"):
         running.ask("dance")
 
 

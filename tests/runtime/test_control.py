@@ -9,7 +9,7 @@ import socket
 import stat
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -314,3 +314,41 @@ def answer_once(listening: socket.socket, line: bytes) -> None:
     with connection:
         connection.recv(1000)
         connection.sendall(line)
+
+
+def test_a_hundred_clients_at_once_are_all_let_in(directory: Path) -> None:
+    control.secure_directory(directory)
+    # listening without a thread that accepts yet, as while the process is busy with other things
+    path = control.socket_path(directory, "app-1")
+    with control.listen(path, handler), ExitStack() as clients:
+        for _ in range(100):
+            client = clients.enter_context(socket.socket(socket.AF_UNIX))
+            client.setblocking(False)
+            client.connect(str(path))
+
+
+def test_a_client_waits_while_others_are_before_it(directory: Path) -> None:
+    control.secure_directory(directory)
+    path = directory / "app-1.sock"
+    with socket.socket(socket.AF_UNIX) as listening, ExitStack() as others:
+        listening.bind(str(path))
+        listening.listen(0)
+        while True:
+            other = others.enter_context(socket.socket(socket.AF_UNIX))
+            other.setblocking(False)
+            try:
+                other.connect(str(path))
+            except BlockingIOError:
+                break
+        answers: list[dict[str, Any]] = []
+        asking = threading.Thread(target=lambda: answers.append(control.ask(path, "hello")))
+        asking.start()
+        while not answers:
+            accepted, _ = listening.accept()
+            accepted.settimeout(5)
+            with accepted, suppress(TimeoutError):
+                others.close()
+                if accepted.makefile("rb").readline():
+                    accepted.sendall(b'{"version": 1, "ok": true, "application": "app-1"}\n')
+                    asking.join()
+    assert answers[0]["application"] == "app-1"

@@ -19,6 +19,7 @@ from penstock.settings.sources import environment_name, spark_key
 WHERE_ONE_IS_OUT_OF_RANGE = {
     "executor_metrics": "listen",
     "restart_quiet_hours": "08:00-18:00, 22:30-06:00",
+    "no_changes": "Fri 18:00-Mon 06:00",
     "sage_pin": "heap, driver-heap",
     "sage_veto": "P3,P8",
     "services": "profiles=http://profiles:9090/metrics",
@@ -110,6 +111,8 @@ def test_every_setting_can_be_given_in_every_place(yaml_file):
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
+        ("no_changes", "Fri 18:00", "Fri 18:00-Mon 06:00, are expected"),
+        ("no_changes", "Fri 18:00-Man 06:00", "no day of the week: Mon, Tue"),
         ("restart_quiet_hours", "8-18", "hours such as 22:00-06:00"),
         ("restart_quiet_hours", "08:00-08:00", "no span of time"),
         ("restart_quiet_hours", "08:00-25:00", "no time of the day"),

@@ -1,7 +1,5 @@
 """Files and YAML that people write, and names with a slip in them."""
 
-from itertools import pairwise
-
 import pytest
 
 from penstock.errors import BadInput, BadSettings
@@ -33,11 +31,34 @@ def test_what_is_no_yaml_is_refused_with_file_and_line(text, said):
     assert str(caught.value).startswith(said)
 
 
-def test_a_mapping_that_many_others_refer_to_is_checked_once():
-    names = [f"n{number}" for number in range(60)]
+def bomb(last: str, levels: int = 60) -> str:
+    """Each name stands for the one before it twice: a text of a few lines that says 2**60 things."""
     lines = ["n0: &n0 {x: 1}"]
-    lines += [f"{one}: &{one} [*{before}, *{before}]" for before, one in pairwise(names)]
-    assert parse_yaml("a.yaml", "\n".join(lines))[1]["n59"] == 60
+    lines += [last.format(one=number, before=number - 1) for number in range(1, levels)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        bomb("n{one}: &n{one} [*n{before}, *n{before}]"),
+        bomb("n{one}: &n{one} {{a: *n{before}, b: *n{before}}}"),
+        bomb("n{one}: &n{one} {{<<: [*n{before}, *n{before}]}}"),
+        "a: &a [1, *a]",
+        "&a {b: [*a]}",
+    ],
+)
+def test_what_says_much_more_than_is_written_is_refused_before_it_is_unfolded(text):
+    with pytest.raises(
+        BadInput, match=r"a\.yaml( line \d+)?: not valid YAML: .*(aliases unfolded|contains itself)"
+    ):
+        parse_yaml("a.yaml", text)
+
+
+def test_a_mapping_that_others_refer_to_is_checked_once():
+    text = "n0: &n0 {x: 1}\n" + "\n".join(f"n{number}: [*n0, {{<<: *n0}}]" for number in range(1, 60))
+    values, lines = parse_yaml("a.yaml", text)
+    assert values["n59"] == [{"x": 1}, {"x": 1}] and lines["n59"] == 60
 
 
 def test_a_file_is_read_without_its_mark_or_refused_with_its_name(tmp_path):

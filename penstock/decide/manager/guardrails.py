@@ -7,13 +7,14 @@ keeps what is held for the units it objects to; it rejects only when nothing of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow
 from penstock.decide.manager.history import ManagerState
 from penstock.decide.manager.proposals import apply_sizes, grows, write_sizes
+from penstock.decide.manager.quiet import QuietSpan, find_quiet_seconds, tell_wait
 from penstock.decide.policy import (
     HELD_LOAD,
     HELD_UTILISATION,
@@ -64,6 +65,29 @@ class Guardrail(Protocol):
 
 COSTS_NOTHING = 1.05
 """Batches that get longer by less than this count as unchanged: predictions are no better than that."""
+
+
+class NoChanges:
+    """Rejects every change in periods that the user has set; also one that undoes another."""
+
+    name = "no-changes"
+
+    def __init__(self, spans: Sequence[QuietSpan]) -> None:
+        self.spans = spans
+
+    def apply(self, scale: Scale, situation: Situation) -> Opinion:
+        """Reject the change while a period lasts."""
+        if scale.parallelism == situation.held:
+            return scale
+        return self.object_to(situation.now, scale.reason) or scale
+
+    def object_to(self, now: float, wanted_because: str) -> Rejected | None:
+        """Say for how long nothing is changed; None outside of the periods."""
+        quiet = find_quiet_seconds(self.spans, now)
+        if quiet <= 0:
+            return None
+        told = f"nothing is changed for another {tell_wait(quiet)}; wanted because: {wanted_because}"
+        return Rejected(self.name, told)
 
 
 class UtilisationBand:

@@ -29,6 +29,7 @@ from penstock.decide.manager.guardrails import (
     LargestStepUp,
     Limited,
     MinorChanges,
+    NoChanges,
     NotAgain,
     ScaleDownDelay,
     Situation,
@@ -94,10 +95,11 @@ class ScalingManager:
         self.state = ManagerState()
         self.band = UtilisationBand(settings.utilisation_low, (goals or Goals()).utilisation)
         self.bounds = bounds or SizeBounds()
-        limits = Bounds(self.bounds.least, self.bounds.most)
+        limits, self.periods = Bounds(self.bounds.least, self.bounds.most), NoChanges(settings.quiet)
+        steps = (LargestStepUp(settings.largest_step_up), LargestStepDown(settings.largest_step_down))
         # First the rules that ask whether there is reason to change at all, then those that bend how far:
         # the delay raises a reduction, so what is minor is asked after it; the step is cut from a change that
-        # is real; the bounds are the user's hard limits and have the last word.
+        # is real; the bounds and the periods are the user's hard limits and have the last word.
         self.guardrails: Sequence[Guardrail] = (
             self.band,
             KeepUpFirst(),
@@ -106,12 +108,19 @@ class ScalingManager:
             *([UselessGrowth()] if settings.critical_path == "veto" else []),
             ScaleDownDelay(settings.scale_down_delay),
             MinorChanges(settings.ignore_changes_below),
-            LargestStepUp(settings.largest_step_up),
-            LargestStepDown(settings.largest_step_down),
+            *(
+                steps := (
+                    LargestStepUp(settings.largest_step_up),
+                    LargestStepDown(settings.largest_step_down),
+                )
+            ),
             limits,
+            self.periods,
         )
         # the size was held before, and every further moment at the worse one costs
-        self.rollback_guardrails: Sequence[Guardrail] = (limits,)
+        self.rollback_guardrails: Sequence[Guardrail] = (limits, self.periods)
+        # without metrics, nothing is known of the need
+        self.fallback_guardrails: Sequence[Guardrail] = (*steps, limits, self.periods)
 
     @property
     def considered(self) -> int:
@@ -131,6 +140,19 @@ class ScalingManager:
         _log_rejection(window, verdict)
         return verdict
 
+    def judge_fallback(self, now: float, window: ApplicationWindow, fallback: Scale) -> Verdict:
+        """Say what becomes of the size for the time without metrics; `window` knows what is held, no more."""
+        state = self.state
+        if state.under_way is not None:
+            return Waiting(f"an action is under way: {write_sizes(state.under_way.parallelism)}")
+        self.state = replace(state, last_now=now, held=dict(window.parallelism))
+        situation = Situation(now, window, self.state, behind=False)
+        verdict = self._apply_guardrails(situation, fallback, self.fallback_guardrails)
+        # without figures of before there is nothing to judge it by
+        self.state = replace(self.state, prepared=None)
+        _log_rejection(window, verdict)
+        return verdict
+
     def object_to_moves(self) -> Rejected | None:
         """Reject any move of state now: while an action is under way, or where the size changes first.
 
@@ -143,7 +165,7 @@ class ScalingManager:
             )
         if state.pending_size is not None:
             return Rejected("size-first", f"the size may be about to change: {state.pending_size}")
-        return None
+        return self.periods.object_to(state.last_now or 0.0, "state lies unevenly")
 
     def judge_move(self, window: ApplicationWindow, move: MoveState) -> Accepted | Rejected:
         """Say what becomes of a move of state, after the policy's answer to the same window was judged."""
@@ -226,7 +248,9 @@ class ScalingManager:
         if isinstance(answer, NotReady):
             return Waiting(str(answer), answer.until)
         if isinstance(answer, Resize) and self.restarts is not None:
-            return self.restarts.judge(now, answer)
+            judged = self.restarts.judge(now, answer)
+            forbidden = self.periods.object_to(now, answer.reason) if isinstance(judged, Accepted) else None
+            return forbidden or judged
         objected = object_to_proposal(answer, window.parallelism)
         if objected is not None:
             return objected

@@ -5,18 +5,17 @@ Times are seconds since the epoch, in UTC. Recommending is the default.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from penstock.decide.manager.quiet import QuietSpan, find_quiet_seconds, tell_wait
 from penstock.decide.policy import Resize
 from penstock.decide.sage.sizes import sizing_settings
 from penstock.decide.verdict import Accepted, Rejected
 from penstock.errors import BadInput
 
 DAY = 86_400.0
-_SPAN = re.compile(r"^(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})$")
 
 
 class RestartJudge(Protocol):
@@ -31,20 +30,6 @@ class Restarter(Protocol):
 
     def ask(self, now: float, application: str, decision_id: int, resize: Resize) -> str:
         """Write the intent, ask for the restart, and say why nothing else is done meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuietSpan:
-    """Hours from one second of the day to another, over midnight where the end comes first."""
-
-    start: float
-    end: float
-
-    def ends_in(self, now: float) -> float:
-        """Return the seconds until the span is over; 0 outside of it."""
-        second, length = now % DAY, (self.end - self.start) % DAY or DAY
-        since = (second - self.start) % DAY
-        return length - since if since < length else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +83,6 @@ def find_recent(times: Sequence[float], now: float) -> list[float]:
     return [at for at in times if now - DAY < at]
 
 
-def parse_quiet_hours(written: Sequence[str]) -> tuple[QuietSpan, ...]:
-    """Read spans such as `22:00-06:00`; ValueError says what is expected."""
-    return tuple(_read_span(part.strip()) for part in written)
-
-
-def find_quiet_seconds(spans: Sequence[QuietSpan], now: float) -> float:
-    """Return the seconds until none of the spans holds any more; 0 where none does now."""
-    waited = 0.0
-    while (more := max((span.ends_in(now + waited) for span in spans), default=0.0)) > 0 and waited < DAY:
-        waited += more
-    return min(waited, DAY)
-
-
 def _find_obstacles(
     now: float, resize: Resize, rules: RestartRules, history: RestartHistory
 ) -> list[tuple[str, str]]:
@@ -124,24 +96,8 @@ def _find_obstacles(
         found.append(("failed-before", "the application did not come up with these settings before"))
     quiet = find_quiet_seconds(rules.quiet, now)
     if quiet > 0:
-        found.append(("quiet-hours", f"nothing is restarted for another {quiet / 60:.0f} minutes"))
+        found.append(("quiet-hours", f"nothing is restarted for another {tell_wait(quiet)}"))
     done = find_recent(history.at, now)
     if len(done) >= rules.per_day:
         found.append(("restart-budget", f"{len(done)} of {rules.per_day} restarts of 24 hours are used up"))
     return found
-
-
-def _read_span(part: str) -> QuietSpan:
-    match = _SPAN.match(part)
-    if match is None:
-        raise ValueError(f"hours such as 22:00-06:00 are expected, not {part!r}")
-    start, end = _read_second(match[1], match[2]), _read_second(match[3], match[4])
-    if start == end:
-        raise ValueError(f"{part!r} is no span of time")
-    return QuietSpan(start, end)
-
-
-def _read_second(hour: str, minute: str) -> float:
-    if int(minute) > 59 or int(hour) * 60 + int(minute) > 24 * 60:
-        raise ValueError(f"{hour}:{minute} is no time of the day")
-    return (int(hour) * 3600.0 + int(minute) * 60.0) % DAY

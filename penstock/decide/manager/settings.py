@@ -5,9 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from penstock.units.fields import Count, Duration, OrOff, Ratio
+from penstock.decide.manager.quiet import QuietSpan, parse_quiet_spans
+from penstock.units.fields import Count, Duration, Names, OptionalCount, OrOff, Ratio
 from penstock.units.section import Section
 
 
@@ -123,3 +124,29 @@ class ManagerSettings(Section):
         "`veto` also rejects growth that could not shorten a batch, because the driver or a single task "
         "holds it up; `off` does neither.",
     )
+    no_changes: Names = Field(
+        (),
+        description="Periods, in UTC, in which nothing is changed: no executors, no place of state, no "
+        "restart; `22:00-06:00` of every day, or `Fri 18:00-Mon 06:00`. Orders by hand are carried out.",
+    )
+    fallback_executors: OptionalCount = Field(
+        None,
+        ge=1,
+        le=100000,
+        description="How many executors to have while Spark's metrics cannot be had for long, step by step "
+        "and within the bounds; `none` keeps what is there.",
+    )
+    fallback_after: Duration = Field(
+        300.0, gt=0, le=604800, description="How long metrics must have failed before that."
+    )
+
+    @field_validator("no_changes")
+    @classmethod
+    def _check_periods(cls, written: tuple[str, ...]) -> tuple[str, ...]:
+        parse_quiet_spans(written)
+        return written
+
+    @property
+    def quiet(self) -> tuple[QuietSpan, ...]:
+        """The periods without changes."""
+        return parse_quiet_spans(self.no_changes)
