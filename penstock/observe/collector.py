@@ -271,6 +271,7 @@ class QueryCollector:
                 source.input_records,
                 *track.offered(start, now, period, at_rest=not self.is_working),
                 told_by_reading=track.told_by_reading,
+                problem=track.problem,
             )
             for track, source in zip(self._tracks, telling.progress.sources, strict=False)
         ]
