@@ -88,11 +88,12 @@ def test_batches_that_sleep_each_time_hold_the_size_and_say_why():
     policy = SharedSlots(Goals())
     propose(policy, calm())
     for number in range(6, 16):
-        records = 400.0 * 180
-        answer = propose(policy, query(batch(number, records, outside=180.0), backlog=records))
-        if number > 7:
-            assert not isinstance(answer, Scale) or answer.parallelism[EXECUTORS] <= 4, answer.reason
-    assert "outside tasks" in answer.reason
+        # each batch reads what came in the four minutes of the one before it
+        records = 200.0 * 240
+        slept = query(batch(number, records, outside=180.0), rate=200.0, backlog=records)
+        answer = propose(policy, slept)
+        assert not isinstance(answer, Scale) or answer.parallelism[EXECUTORS] <= 4, answer.reason
+    assert isinstance(answer, Hold) and "180.0 s of each batch pass outside tasks" in answer.reason
 
 
 def test_a_moment_on_the_driver_is_no_fault():
