@@ -102,6 +102,16 @@ class ExecutorState:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryLoss:
+    """An executor that was lost for want of memory: of heap, or of what its host or container gives."""
+
+    executor: str
+    host: str
+    at: float
+    out_of_heap: bool
+
+
+@dataclass(frozen=True, slots=True)
 class HotTask:
     """A task far longer than the others of the operator that has most of the task time.
 
@@ -266,6 +276,8 @@ class _Application:
     slots_per_executor: int = field(default=1, kw_only=True)
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     sizing: SizingFacts | None = field(default=None, kw_only=True)
+    memory_losses: tuple[MemoryLoss, ...] = field(default=(), kw_only=True)
+    """The executors that were lost for want of memory lately."""
 
     @property
     def slots(self) -> int:
