@@ -153,8 +153,10 @@ class SharedSlots:
             silence = NotReady("no batch of the window has usable metrics", "a batch with finite metrics")
         demand = read_demand(query)
         asleep = find_sleep(query, find_period(query, self._goals))
-        if asleep is not None or isinstance(demand, NotReady):
-            return asleep or silence or demand
+        if asleep is not None:
+            return asleep
+        if isinstance(demand, NotReady):
+            return silence or demand
         held = Held(window.slots, max(1, window.slots_per_executor), learned.last_slots)
         alone = len(window.queries) == 1
         costs = learned.memory.costs(alone)
