@@ -175,7 +175,7 @@ class QueryCollector:
             timeline_seconds=self._timeline(),
             critical=self._critical(),
             running=self._running(),
-            outside_seconds=self._outside_seconds(now),
+            outside_seconds=self.outside_seconds(now),
             lagging=self._batches[-1].lagging if self._batches else (),
             left_out=batches[-1].left_out if batches else self.running_problem,
             idle_seconds=self.idle_seconds,
@@ -202,11 +202,14 @@ class QueryCollector:
             sources=rates_of_running(run, offers),
             period_seconds=self.period_seconds,
             running=run.batch,
+            outside_seconds=self.outside_seconds(now),
+            left_out=self.running_problem,
             single_run=self._single_run,
             jobs_per_batch=run.jobs,
         )
 
-    def _outside_seconds(self, now: float) -> float:
+    def outside_seconds(self, now: float) -> float:
+        """Return for how long the driver alone has worked on the batch that is under way; 0 if it has not."""
         return 0.0 if self._outside is None else max(0.0, now - self._outside[1])
 
     def _running(self) -> RunningBatch | None:

@@ -26,6 +26,8 @@ from penstock.observe.spark_status import RunningQuery, SparkStatus, executor_st
 from penstock.observe.stages import OperatorOutline, TaskTable
 
 _REPORTS_PER_WINDOW = 100
+_LONG_ON_DRIVER = 30.0
+"""Seconds without a task from which a first batch is said to be held up by the driver."""
 _DETAILED_BATCHES_PER_WINDOW = 2
 """Tasks are fetched for this many batches a window: policies remember earlier ones, so this suffices."""
 
@@ -113,6 +115,9 @@ class SparkSource:
         if any(collector.knows_operators for collector in self._collectors.values()):
             return window
         unseen = "no batch with data has been seen to its end yet"
+        asleep = max(collector.outside_seconds(now) for collector in self._collectors.values())
+        if asleep >= _LONG_ON_DRIVER:
+            unseen += f"; for {asleep:.0f} s the driver alone has worked on it, without a task"
         told = "; ".join([unseen, *dict.fromkeys(warnings)])
         idle = min(collector.idle_seconds for collector in self._collectors.values())
         return NoBatchYet(told, "the first batch", window=window, idle_seconds=idle)

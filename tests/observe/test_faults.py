@@ -118,3 +118,10 @@ def test_a_topic_made_anew_is_one_window_without_a_rate(anew):
     assert "made anew" in told[2].unknown_because
     if anew:
         assert (told[3].offered_per_second, told[3].unknown_because) == (100, "")
+
+
+def test_a_first_batch_that_works_on_the_driver_alone_is_told_too():
+    words = collector()
+    for now in (10.0, 70.0):
+        words.note_work(True, False, 8.0, now)
+    assert words.outside_seconds(70.0) == 62
