@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.dataflow.metrics import RunningBatch
-from penstock.dataflow.window import CriticalWindow, SlotQuery, SourceRate
-from penstock.observe.executors.lagging import find_lagging
+from penstock.dataflow.window import CriticalWindow, LaggingExecutor, SlotQuery, SourceRate
+from penstock.observe.executors.lagging import BATCHES_POOLED, find_lagging_lately
 from penstock.observe.latency import Latency, MeasuredBy, measured, over_batches
 from penstock.observe.observed_batch import (
     ObservedBatch,
@@ -108,7 +108,7 @@ class QueryCollector:
         if batch.progress.executed:
             arrivals = [track.arrivals for track in self._tracks if track.arrivals is not None]
             latency = measured(batch.progress, arrivals)
-            lagging = find_lagging(batch.tables) if batch.settled else ()
+            lagging = self._find_lagging(batch) if batch.settled else ()
             settled = batch.settled and not lagging
             kept = replace(batch, latency=latency, files=self._files_of_batch())
             self._batches.append(replace(kept, settled=settled, lagging=lagging))
@@ -116,6 +116,10 @@ class QueryCollector:
             self._layouts.append(tuple(layout))
             counts = Counter(self._layouts)
             self._layout = max(reversed(self._layouts), key=lambda one: counts[one])
+
+    def _find_lagging(self, batch: ObservedBatch) -> tuple[LaggingExecutor, ...]:
+        before = [one.tables for one in self._batches if one.tables and (one.settled or one.lagging)]
+        return find_lagging_lately([*before[1 - BATCHES_POOLED :], batch.tables])
 
     def note_work(self, is_working: bool, has_jobs: bool, last_job_end: float, now: float) -> None:
         """Note whether a batch is under way, and since when the driver alone has worked on it."""

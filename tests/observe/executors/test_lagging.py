@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.dataflow.metrics import StageExecution
-from penstock.observe.executors.lagging import find_lagging
+from penstock.observe.executors.lagging import find_lagging, find_lagging_lately
 from penstock.observe.stages import TaskTable
 
 
@@ -86,3 +86,27 @@ def test_whatever_tasks_do_at_least_one_executor_is_not_slow(stages):
     found = {one.executor for one in find_lagging(tables)}
     everyone = {name for one in tables for name in one.executor}
     assert found < everyone or not found
+
+
+def one_each(slow=None, first=0):
+    """A batch with one task for each of three executors, the first of them on this one."""
+    names = [str((first + number) % 3) for number in range(3)]
+    return [table(*((name, 10.0 if name == slow else 1.0, 100.0) for name in names))]
+
+
+def test_with_one_task_a_batch_the_last_batches_tell_together():
+    assert not find_lagging_lately([one_each("2")])
+    assert not find_lagging_lately([one_each(), one_each("2", first=1)])
+    (found,) = find_lagging_lately([one_each(), one_each("2"), one_each("2", first=1)])
+    assert found.executor == "2"
+
+
+def test_a_task_that_is_slow_in_every_batch_is_that_tasks_own():
+    assert not find_lagging_lately([one_each("2"), one_each("2"), one_each("2")])
+
+
+def test_an_executor_that_has_recovered_or_gone_is_not_named():
+    slow = [one_each("2"), one_each("2", first=1)]
+    assert not find_lagging_lately([*slow, one_each(first=2)])
+    assert not find_lagging_lately([*slow, [table(("0", 1.0, 100.0), ("1", 1.0, 100.0))]])
+    assert not find_lagging_lately([])
