@@ -15,6 +15,7 @@ from penstock.observe.running import (
     ObservedRun,
     batch_of_job,
     choose_stages,
+    explain_trouble,
     find_running_jobs,
     read_running_stage,
 )
@@ -99,8 +100,9 @@ class SparkBatches:
         jobs = self._jobs_of(progress)
         if not jobs:
             return (), (), {}
-        if any(job["status"] != "SUCCEEDED" or job["numFailedStages"] for job in jobs):
-            raise BadMetrics(describe_retry(progress.batch_id))
+        trouble = explain_trouble(progress.batch_id, jobs)
+        if trouble is not None:
+            raise BadMetrics(trouble)
         ids = sorted({stage for job in jobs for stage in job["stageIds"]})
         listed = {stage: self._tasks(stage) for stage in ids}
         ran = {stage: tasks for stage, tasks in listed.items() if tasks}
@@ -166,8 +168,9 @@ class SparkBatches:
         start = min((job["submissionTime"] or 0) / 1000 for job in jobs) if jobs else now
         if not jobs or not 0 < start <= begun_before:
             return None
-        if any(job["numFailedStages"] for job in jobs):
-            raise BadMetrics(describe_retry(batch_id))
+        trouble = explain_trouble(batch_id, jobs, is_over=False)
+        if trouble is not None:
+            raise BadMetrics(trouble)
         if not any(job["status"] == "RUNNING" for job in jobs) and not self._status.is_working(query):
             return None
         operators, stages = self._running_stages(query, jobs)
@@ -216,14 +219,6 @@ def _rank_jobs(stages: Sequence[int] | Mapping[int, Any], jobs: Sequence[_Fields
         for stage in job["stageIds"]:
             ranks.setdefault(stage, rank)
     return [ranks[stage] for stage in stages]
-
-
-def describe_retry(batch_id: int) -> str:
-    """Say why a batch is not judged that Spark had to run in part again."""
-    return (
-        f"batch {batch_id} is left out: a stage of it failed and was tried again, as after the loss of an "
-        "executor, so its times are not those of its work"
-    )
 
 
 def is_listing(job: Mapping[str, Any]) -> bool:
