@@ -16,11 +16,15 @@ EXECUTORS = "executors"
 
 @dataclass(frozen=True, slots=True)
 class SourceRate:
-    """The rates at which records are offered to one operator and read by it, and its backlog."""
+    """The rates at which records are offered to one operator and read by it, and its backlog.
+
+    `unknown_because` says why the offered rate is NaN, where that is known.
+    """
 
     offered_per_second: float
     observed_per_second: float
     backlog_records: float = 0.0
+    unknown_because: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,16 @@ class ExecutorState:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryLoss:
+    """An executor that was lost for want of memory: of heap, or of what its host or container gives."""
+
+    executor: str
+    host: str
+    at: float
+    out_of_heap: bool
+
+
+@dataclass(frozen=True, slots=True)
 class HotTask:
     """A task far longer than the others of the operator that has most of the task time.
 
@@ -123,6 +137,14 @@ class SlowExecutor:
     operator: str
     times_others: float
     share: float
+
+
+@dataclass(frozen=True, slots=True)
+class LaggingExecutor:
+    """An executor whose tasks of a batch took many times as long as the same work elsewhere."""
+
+    executor: str
+    times_others: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +203,9 @@ class SlotQuery(_Query):
     `latency_by` says what the latencies rest on. `running` is the batch that has not ended, where its tasks
     were looked at. `idle_seconds` is for how long the sources have been seen to offer nothing while nothing
     waited; 0 where that is not known. A `single_run` ends by itself when its backlog is read (availableNow,
-    once). `jobs_per_batch` counts the Spark jobs of the newest batch.
+    once). `jobs_per_batch` counts the Spark jobs of the newest batch. `outside_seconds` is for how long the
+    batch that is under way has had no task, `lagging` are the executors that the newest batch waited for, and
+    `left_out` says why the newest batch is not among `batches`.
     """
 
     batches: tuple[BatchExecution, ...] = ()
@@ -194,6 +218,9 @@ class SlotQuery(_Query):
     idle_seconds: float = 0.0
     single_run: bool = False
     jobs_per_batch: int = 1
+    outside_seconds: float = 0.0
+    lagging: tuple[LaggingExecutor, ...] = ()
+    left_out: str = ""
 
     @property
     def readings(self) -> Mapping[str, SourceRate]:
@@ -249,6 +276,8 @@ class _Application:
     slots_per_executor: int = field(default=1, kw_only=True)
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     sizing: SizingFacts | None = field(default=None, kw_only=True)
+    memory_losses: tuple[MemoryLoss, ...] = field(default=(), kw_only=True)
+    """The executors that were lost for want of memory lately."""
 
     @property
     def slots(self) -> int:

@@ -6,14 +6,19 @@ import math
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-
-import numpy as np
 
 from penstock.dataflow.graph import LogicalGraph, Operator
-from penstock.dataflow.metrics import BatchExecution, RunningBatch
-from penstock.dataflow.window import CriticalWindow, SlotQuery, SourceRate
+from penstock.dataflow.metrics import RunningBatch
+from penstock.dataflow.window import CriticalWindow, LaggingExecutor, SlotQuery, SourceRate
+from penstock.observe.executors.lagging import BATCHES_POOLED, find_lagging_lately
 from penstock.observe.latency import Latency, MeasuredBy, measured, over_batches
+from penstock.observe.observed_batch import (
+    ObservedBatch,
+    describe_execution,
+    list_spans,
+    measure_read_rate,
+    usual_seconds,
+)
 from penstock.observe.progress import BatchProgress, cache_advice
 from penstock.observe.running import ObservedRun
 from penstock.observe.sources.files import FilesSeen, FileTrack
@@ -24,28 +29,13 @@ from penstock.observe.sources.tracking import (
     rates_of_leaves,
     rates_of_running,
 )
-from penstock.observe.stages import OperatorOutline, TaskTable
+from penstock.observe.stages import OperatorOutline
 
 _BATCHES_KEPT = 64
 _CRITICAL_SHOWN = 4
 _BATCHES_FOR_LOAD = 5
 _BATCHES_FOR_LAYOUT = 3
 """A batch with next to no records may run other stages than all others: most of the newest decide."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedBatch:
-    """One finished batch with its stages' tasks; `tables` is empty where they were not fetched."""
-
-    progress: BatchProgress
-    tables: tuple[TaskTable, ...]
-    slots: int
-    settled: bool = True
-    critical: CriticalWindow | None = None
-    latency: Latency | None = None
-    jobs: int = 1
-    files: int | None = None
-    listing_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +67,9 @@ class QueryCollector:
         self.is_working = True
         """Whether a batch is under way now, so that the query is not idle, whatever was reported."""
         self.running: ObservedRun | None = None
+        self.running_problem = ""
+        """Why the tasks of the running batch tell nothing; empty where they do, or none runs."""
+        self._outside: tuple[tuple[float, float], float] | None = None
         self._unscalable, self._single_run = unscalable, single_run
         self._layout: tuple[OperatorOutline, ...] = ()
         self._layouts: deque[tuple[OperatorOutline, ...]] = deque(maxlen=_BATCHES_FOR_LAYOUT)
@@ -115,11 +108,29 @@ class QueryCollector:
         if batch.progress.executed:
             arrivals = [track.arrivals for track in self._tracks if track.arrivals is not None]
             latency = measured(batch.progress, arrivals)
-            self._batches.append(replace(batch, latency=latency, files=self._files_of_batch()))
+            lagging = self._find_lagging(batch) if batch.settled else ()
+            settled = batch.settled and not lagging
+            kept = replace(batch, latency=latency, files=self._files_of_batch())
+            self._batches.append(replace(kept, settled=settled, lagging=lagging))
         if layout and batch.tables:
             self._layouts.append(tuple(layout))
             counts = Counter(self._layouts)
             self._layout = max(reversed(self._layouts), key=lambda one: counts[one])
+
+    def _find_lagging(self, batch: ObservedBatch) -> tuple[LaggingExecutor, ...]:
+        before = [one.tables for one in self._batches if one.tables and (one.settled or one.lagging)]
+        return find_lagging_lately([*before[1 - BATCHES_POOLED :], batch.tables])
+
+    def note_work(self, is_working: bool, has_jobs: bool, last_job_end: float, now: float) -> None:
+        """Note whether a batch is under way, and since when the driver alone has worked on it."""
+        self.is_working = is_working or has_jobs
+        reported = self.newest.end if self.newest is not None else 0.0
+        same_batch = reported, last_job_end
+        if not is_working or has_jobs:
+            self._outside = None
+        elif self._outside is None or self._outside[0] != same_batch:
+            # a query may have waited for its trigger until just now
+            self._outside = same_batch, last_job_end if last_job_end > reported else now
 
     def _follow(self, descriptions: Sequence[str]) -> None:
         added = descriptions[len(self._tracks) :]
@@ -160,7 +171,7 @@ class QueryCollector:
             name=self.name,
             graph=self._graph(self._layout),
             sources=self._source_rates(batches, start, now),
-            batches=tuple(_execution(batch) for batch in detailed),
+            batches=tuple(describe_execution(batch) for batch in detailed),
             period_seconds=self.period_seconds,
             latency_seconds=None if latency is None else latency.mean,
             oldest_latency_seconds=None if latency is None else latency.oldest,
@@ -168,6 +179,9 @@ class QueryCollector:
             timeline_seconds=self._timeline(),
             critical=self._critical(),
             running=self._running(),
+            outside_seconds=self.outside_seconds(now),
+            lagging=self._batches[-1].lagging if self._batches else (),
+            left_out=batches[-1].left_out if batches else self.running_problem,
             idle_seconds=self.idle_seconds,
             single_run=self._single_run,
             jobs_per_batch=next((b.jobs for b in reversed(self._batches) if self._has_layout(b)), 1),
@@ -192,9 +206,15 @@ class QueryCollector:
             sources=rates_of_running(run, offers),
             period_seconds=self.period_seconds,
             running=run.batch,
+            outside_seconds=self.outside_seconds(now),
+            left_out=self.running_problem,
             single_run=self._single_run,
             jobs_per_batch=run.jobs,
         )
+
+    def outside_seconds(self, now: float) -> float:
+        """Return for how long the driver alone has worked on the batch that is under way; 0 if it has not."""
+        return 0.0 if self._outside is None else max(0.0, now - self._outside[1])
 
     def _running(self) -> RunningBatch | None:
         """Return the running batch, as far as its operators are the known ones."""
@@ -241,7 +261,7 @@ class QueryCollector:
         found = []
         for table in known[-1].tables if known else ():
             if table.execution.operator in stateful:
-                seconds = _usual_seconds(table.execution.operator, known, len(table.executor))
+                seconds = usual_seconds(table.execution.operator, known, len(table.executor))
                 found.append(StateTasks(table.executor, seconds))
         return tuple(found)
 
@@ -259,7 +279,7 @@ class QueryCollector:
         self, batches: Sequence[ObservedBatch], start: float, now: float
     ) -> Mapping[str, SourceRate]:
         otherwise = 0.0 if self.idle_seconds > now - start else self._last_observed
-        self._last_observed = _observed_rate(batches, self.period_seconds, otherwise)
+        self._last_observed = measure_read_rate(batches, self.period_seconds, otherwise)
         known = [batch for batch in self._batches if self._has_layout(batch)]
         if not known:
             return {}
@@ -271,6 +291,7 @@ class QueryCollector:
                 source.input_records,
                 *track.offered(start, now, period, at_rest=not self.is_working),
                 told_by_reading=track.told_by_reading,
+                problem=track.problem,
             )
             for track, source in zip(self._tracks, telling.progress.sources, strict=False)
         ]
@@ -298,47 +319,7 @@ class QueryCollector:
         latency = over_batches(told)
         if latency is not None:
             return latency
-        span = _spans([batch.progress for batch in batches], self.period_seconds)[-1]
+        span = list_spans([batch.progress for batch in batches], self.period_seconds)[-1]
         newest = batches[-1].progress
         seconds = newest.timeline.total
         return Latency(span / 2 + seconds, span + seconds, newest.input_records, MeasuredBy.ESTIMATE)
-
-
-def _usual_seconds(operator: str, batches: Sequence[ObservedBatch], tasks: int) -> tuple[float, ...]:
-    """Return the median of each task over some batches: one slow task is no load."""
-    columns = [
-        table.execution.useful_seconds
-        for batch in batches
-        for table in batch.tables
-        if table.execution.operator == operator and len(table.executor) == tasks
-    ]
-    return tuple(float(seconds) for seconds in np.median(np.array(columns), axis=0))
-
-
-def _spans(progresses: Sequence[BatchProgress], period: float | None) -> list[float]:
-    """Return seconds from each batch's trigger to the next one's; the newest lasts its period or its work."""
-    starts = [progress.start for progress in progresses]
-    newest = max(period or 0.0, progresses[-1].timeline.total)
-    return [*(later - earlier for earlier, later in pairwise(starts)), newest]
-
-
-def _observed_rate(batches: Sequence[ObservedBatch], period: float | None, otherwise: float) -> float:
-    """Return records read per second, from trigger to trigger: a window's edges cut no batch."""
-    if not batches:
-        return otherwise
-    seconds = sum(_spans([batch.progress for batch in batches], period))
-    return sum(batch.progress.input_records for batch in batches) / seconds if seconds > 0 else otherwise
-
-
-def _execution(batch: ObservedBatch) -> BatchExecution:
-    return BatchExecution(
-        batch_id=batch.progress.batch_id,
-        start=batch.progress.start,
-        seconds=batch.progress.timeline.total,
-        slots=batch.slots,
-        input_records=batch.progress.input_records,
-        stages=tuple(table.execution for table in batch.tables),
-        settled=batch.settled,
-        files=batch.files,
-        listing_seconds=batch.listing_seconds,
-    )

@@ -62,6 +62,19 @@ def find_running_jobs(
     return newest, found[newest] if newest > ended else []
 
 
+def explain_trouble(batch_id: int, jobs: Iterable[Fields], is_over: bool = True) -> str | None:
+    """Say why the tasks of a batch are not judged: a part of it failed, or goes on after its end."""
+    found = list(jobs)
+    if any(job["numFailedStages"] or (is_over and job["status"] == "FAILED") for job in found):
+        return (
+            f"batch {batch_id} is left out: a part of it failed and may have run again, as after the loss of "
+            "an executor, so its times are not those of its work"
+        )
+    if is_over and any(job["status"] != "SUCCEEDED" for job in found):
+        return f"batch {batch_id} is left out: a job of it went on after its end"
+    return None
+
+
 def choose_stages(stages: Mapping[int, Fields], outlines: Mapping[int, StageOutline]) -> list[int]:
     """Return the stages that run in this batch, in order.
 

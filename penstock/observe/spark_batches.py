@@ -15,6 +15,7 @@ from penstock.observe.running import (
     ObservedRun,
     batch_of_job,
     choose_stages,
+    explain_trouble,
     find_running_jobs,
     read_running_stage,
 )
@@ -71,6 +72,13 @@ class SparkBatches:
             job for job in self._jobs.values() if job.get("jobGroup") == run_id and job["status"] == "RUNNING"
         ]
 
+    def last_job_end(self, run_id: str) -> float:
+        """Return when the last job of a run ended; 0 before the first."""
+        ends = (
+            job.get("completionTime") or 0 for job in self._jobs.values() if job.get("jobGroup") == run_id
+        )
+        return max(ends, default=0) / 1000
+
     def count_jobs(self, progress: BatchProgress) -> int:
         """Return how many jobs a batch had."""
         return len(self._jobs_of(progress))
@@ -88,10 +96,13 @@ class SparkBatches:
         return [job for job in self._jobs.values() if not is_listing(job)]
 
     def stages(self, query: RunningQuery, progress: BatchProgress) -> ReadStages:
-        """Return the batch's stages as operators; empty where Spark no longer knows them or had to retry."""
+        """Return the batch's stages as operators; BadMetrics where Spark forgot them or had to retry."""
         jobs = self._jobs_of(progress)
-        if not jobs or any(job["status"] != "SUCCEEDED" or job["numFailedStages"] for job in jobs):
+        if not jobs:
             return (), (), {}
+        trouble = explain_trouble(progress.batch_id, jobs)
+        if trouble is not None:
+            raise BadMetrics(trouble)
         ids = sorted({stage for job in jobs for stage in job["stageIds"]})
         listed = {stage: self._tasks(stage) for stage in ids}
         ran = {stage: tasks for stage, tasks in listed.items() if tasks}
@@ -155,8 +166,11 @@ class SparkBatches:
         """Return the batch that runs, if its first job began before that moment; None if nothing is known."""
         batch_id, jobs = find_running_jobs(self._query_jobs(), query.run_id, reported)
         start = min((job["submissionTime"] or 0) / 1000 for job in jobs) if jobs else now
-        if not jobs or not 0 < start <= begun_before or any(job["numFailedStages"] for job in jobs):
+        if not jobs or not 0 < start <= begun_before:
             return None
+        trouble = explain_trouble(batch_id, jobs, is_over=False)
+        if trouble is not None:
+            raise BadMetrics(trouble)
         if not any(job["status"] == "RUNNING" for job in jobs) and not self._status.is_working(query):
             return None
         operators, stages = self._running_stages(query, jobs)

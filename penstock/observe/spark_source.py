@@ -11,8 +11,10 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, CriticalWindow, ExecutorState, NoBatchYet, SlotWindow
 from penstock.errors import BadMetrics, SparkUnavailable
 from penstock.observe.analysis import BatchAnalysis
-from penstock.observe.collector import ObservedBatch, QueryCollector, StateTasks
+from penstock.observe.collector import QueryCollector, StateTasks
 from penstock.observe.executors.history import ExecutorHistory
+from penstock.observe.executors.losses import RecentLosses
+from penstock.observe.observed_batch import ObservedBatch
 from penstock.observe.progress import BatchProgress, parse_progress
 from penstock.observe.real_time import RealTimeQueries
 from penstock.observe.running import ObservedRun
@@ -24,6 +26,8 @@ from penstock.observe.spark_status import RunningQuery, SparkStatus, executor_st
 from penstock.observe.stages import OperatorOutline, TaskTable
 
 _REPORTS_PER_WINDOW = 100
+_LONG_ON_DRIVER = 30.0
+"""Seconds without a task from which a first batch is said to be held up by the driver."""
 _DETAILED_BATCHES_PER_WINDOW = 2
 """Tasks are fetched for this many batches a window: policies remember earlier ones, so this suffices."""
 
@@ -51,6 +55,7 @@ class SparkSource:
         self._collectors: dict[str, QueryCollector] = {}
         self._real_time = RealTimeQueries()
         self._window_start: float | None = None
+        self._losses = RecentLosses()
 
     def observe(self, now: float) -> SlotWindow | NotReady:
         """Return the window since the last observation; NotReady until a query has finished a batch."""
@@ -60,6 +65,8 @@ class SparkSource:
         start, self._window_start = self._window_start, now
         executors = self._status.executors()
         self._executors.note(executors, now)
+        if self._losses.should_ask([str(executor["id"]) for executor in executors], now):
+            self._losses.add(self._status.lost_executors(), now)
         queries = self._status.queries()
         warnings = self._forget_ended(queries)
         if start is not None and start > now:
@@ -103,10 +110,14 @@ class SparkSource:
             executors=states,
             slots_per_executor=max(1, round(sum(state.cores for state in states) / len(states))),
             warnings=(*warnings, *self._real_time.warnings),
+            memory_losses=self._losses.list_recent(now),
         )
         if any(collector.knows_operators for collector in self._collectors.values()):
             return window
         unseen = "no batch with data has been seen to its end yet"
+        asleep = max(collector.outside_seconds(now) for collector in self._collectors.values())
+        if asleep >= _LONG_ON_DRIVER:
+            unseen += f"; for {asleep:.0f} s the driver alone has worked on it, without a task"
         told = "; ".join([unseen, *dict.fromkeys(warnings)])
         idle = min(collector.idle_seconds for collector in self._collectors.values())
         return NoBatchYet(told, "the first batch", window=window, idle_seconds=idle)
@@ -167,7 +178,8 @@ class SparkSource:
         self._add_reports(query, collector, reports, now)
         # a batch may work in the driver alone, as in `foreachBatch`
         has_jobs = bool(self._batches.running_jobs(query.run_id))
-        collector.is_working = has_jobs or self._status.is_working(query)
+        is_working = self._status.is_working(query)
+        collector.note_work(is_working, has_jobs, self._batches.last_job_end(query.run_id), now)
         collector.running = self._running(query, collector, start, now)
         warnings, collector.warnings = [*collector.warnings, *collector.advice()], []
         return warnings
@@ -201,12 +213,14 @@ class SparkSource:
         operators: tuple[OperatorOutline, ...] = ()
         tables: tuple[TaskTable, ...] = ()
         critical: CriticalWindow | None = None
+        left_out = ""
         if detailed:
             try:
                 operators, tables, stages = self._batches.stages(query, progress)
                 if analysed_at is not None:
                     critical = self._batches.critical(analysed_at, progress, operators, stages)
             except BadMetrics as error:
+                left_out = str(error)
                 collector.warnings.append(f"query {query.name}: {error}")
         worked_before = collector.working_before(progress)
         settled = self._executors.is_settled(progress.start, progress.end, worked_before)
@@ -218,6 +232,7 @@ class SparkSource:
             critical,
             jobs=max(1, self._batches.count_jobs(progress)),
             listing_seconds=self._batches.listing_seconds(progress),
+            left_out=left_out if not tables else "",
         )
         collector.add(batch, operators)
 
@@ -226,8 +241,10 @@ class SparkSource:
     ) -> ObservedRun | None:
         """Look at the running batch if it is longer than a window, or is all that there is to see."""
         begun_before = start if collector.knows_operators else now
+        collector.running_problem = ""
         try:
             return self._batches.running(query, collector.newest, begun_before, now)
         except (BadMetrics, SparkUnavailable) as error:
+            collector.running_problem = str(error)
             collector.warnings.append(f"query {query.name}: its running batch cannot be read: {error}")
             return None

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.dataflow.metrics import RunningBatch, RunningStage, StageExecution
-from penstock.observe.collector import ObservedBatch, QueryCollector
+from penstock.observe.collector import QueryCollector
+from penstock.observe.observed_batch import ObservedBatch
 from penstock.observe.progress import BatchProgress, BatchTimeline, SourceProgress
 from penstock.observe.running import ObservedRun
 from penstock.observe.sources.file_log import LoggedFile

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import BadMetrics
-from penstock.observe.collector import ObservedBatch, QueryCollector
+from penstock.observe.collector import QueryCollector
+from penstock.observe.observed_batch import ObservedBatch
 from penstock.observe.progress import BATCHES, BatchProgress, BatchTimeline, cache_advice, parse_progress
 
 WORD_COUNT = json.loads("""

@@ -7,7 +7,13 @@ import pytest
 from penstock.dataflow.metrics import RunningBatch
 from penstock.errors import BadMetrics
 from penstock.observe.progress import BatchProgress, BatchTimeline
-from penstock.observe.running import ObservedRun, choose_stages, find_running_jobs, read_running_stage
+from penstock.observe.running import (
+    ObservedRun,
+    choose_stages,
+    explain_trouble,
+    find_running_jobs,
+    read_running_stage,
+)
 from penstock.observe.stages import OperatorOutline, StageOutline
 from tests.observe.spark_texts import task
 
@@ -106,3 +112,21 @@ def test_records_of_a_leaf_are_those_of_its_done_tasks_for_all():
     count = read_running_stage("count", stage("PENDING", 2, 0), [])
     run = ObservedRun(RunningBatch(1, 0.0, 10.0, 4, (scan, count)), operators)
     assert run.read_by_leaf == {"scan": 300}
+
+
+@pytest.mark.parametrize(
+    ("status", "failed", "is_over", "words"),
+    [
+        ("SUCCEEDED", 0, True, None),
+        ("SUCCEEDED", 1, True, "a part of it failed"),
+        ("FAILED", 0, True, "a part of it failed"),
+        ("RUNNING", 0, True, "a job of it went on after its end"),
+        ("RUNNING", 0, False, None),
+        ("RUNNING", 1, False, "a part of it failed"),
+    ],
+)
+def test_why_the_tasks_of_a_batch_are_not_judged(status, failed, is_over, words):
+    fine = {"status": "SUCCEEDED", "numFailedStages": 0}
+    told = explain_trouble(7, [fine, {"status": status, "numFailedStages": failed}], is_over)
+    assert (told is None) == (words is None)
+    assert words is None or told.startswith(f"batch 7 is left out: {words}")

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.decide.policy import Hold, Scale
@@ -143,6 +143,63 @@ def test_offered_rate_and_backlog_are_those_of_the_producer(spark, producer, que
     quiet, newest = wait_for("a window without new records", lambda: when_quiet(source, query), every=1.7)
     assert only_source(quiet).backlog_records == producer.produced - records_read(query, newest) > 0
     assert query.isActive
+
+
+def test_a_topic_made_anew_is_one_window_without_a_rate(spark, broker, tmp_path):
+    admin = AdminClient({"bootstrap.servers": broker})
+    make_topic(admin, "anew")
+    stream = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", broker)
+        .option("subscribe", "anew")
+        .option("startingOffsets", "earliest")
+        .option("failOnDataLoss", "false")
+        .load()
+    )
+    writer = stream.writeStream.format("noop").queryName("from_kafka").trigger(processingTime="1 second")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    source = SparkSource(spark)
+    producer = SteadyProducer(broker, "anew")
+    producer.start()
+    watch(source, "from_kafka", lambda seen: only_rate(seen).offered_per_second > 0)
+    wait_for("some records", lambda: producer.produced > 8 * RATE)
+    producer.stop()
+    admin.delete_topics(["anew"])["anew"].result(30)
+    wait_for("the end of the topic", lambda: "anew" not in admin.list_topics(timeout=10).topics)
+    make_topic(admin, "anew")
+    again = SteadyProducer(broker, "anew")
+    again.start()
+    seen = []
+
+    def is_normal(window):
+        rate = only_rate(window)
+        seen.append(rate)
+        told = any("made anew" in one.unknown_because for one in seen)
+        return told and rate.offered_per_second > 0
+
+    watch(source, "from_kafka", is_normal)
+    again.stop()
+    assert query.isActive
+    assert all(not one.offered_per_second < 0 and one.backlog_records >= 0 for one in seen)
+    assert all(one.offered_per_second < 5 * RATE for one in seen if one.offered_per_second > 0)
+
+
+def make_topic(admin, name):
+    """Create a topic; one that was just deleted may still be in the way."""
+
+    def attempt():
+        try:
+            admin.create_topics([NewTopic(name, num_partitions=3)])[name].result(30)
+        except KafkaException:
+            return False
+        return True
+
+    wait_for(f"the topic {name}", attempt, every=1.0)
+
+
+def only_rate(seen):
+    (rate,) = seen.sources.values()
+    return rate
 
 
 def when_quiet(source, query):

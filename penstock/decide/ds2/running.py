@@ -16,13 +16,14 @@ from penstock.dataflow.metrics import RunningBatch, RunningStage
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import SlotQuery
 from penstock.decide.ds2.slot_sizing import Demand, Held, QuerySizing, find_period
+from penstock.decide.faults import LONG
 from penstock.decide.goals import Goals
 
 FEWEST_TASKS, FEWEST_RECORDS = 3, 500
 """Finished tasks, or records in one or two of them, from which the cost of a record is taken."""
 
-LONG = 3.0
-"""Periods after which a batch that has not ended is behind, whatever else it does."""
+LEAST_IN_TASKS = 0.5
+"""The share of a long batch in which its tasks must have run: no executor shortens the rest."""
 
 CHEAP_QUANTILE = 0.25
 """The cost of a record in a first batch is taken from its cheaper tasks: the others still start Python and
@@ -63,7 +64,7 @@ def _find_growth(
     rates = {name: rate + demand.backlog[name] / goals.catch_up for name, rate in demand.offered.items()}
     work = sum(cost * rates[name] for name, cost in costs.items() if name in rates)
     least = math.ceil(min(max_slots, work / goals.utilisation) - 1e-9)
-    if batch.seconds < LONG * period or least <= held.slots:
+    if batch.seconds < LONG * period or least <= held.slots or _measure_tasks(batch) < LEAST_IN_TASKS:
         return None
     at_least = f"the tasks of its source alone keep {work:.1f} slots busy; {_describe_progress(batch)}"
     return QuerySizing(
@@ -80,6 +81,15 @@ def _find_growth(
         seen_slots=held.slots,
         may_shrink=False,
     )
+
+
+def _measure_tasks(batch: RunningBatch) -> float:
+    """Return the share of a batch's seconds in which its stages had tasks, as far as these tell."""
+    seconds = sum(
+        max(stage.done.wall_seconds if stage.done else 0.0, float(stage.running_seconds.max(initial=0.0)))
+        for stage in batch.stages
+    )
+    return seconds / batch.seconds if batch.seconds > 0 else 0.0
 
 
 def _measure_source_costs(query: SlotQuery, batch: RunningBatch) -> dict[str, float]:

@@ -14,7 +14,15 @@ from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, SlotQuery, SlotWindow
 from penstock.decide.ds2.running import size_by_running
-from penstock.decide.ds2.slot_sizing import MOST_SLOTS, Held, QuerySizing, read_demand, size_query
+from penstock.decide.ds2.slot_sizing import (
+    MOST_SLOTS,
+    Held,
+    QuerySizing,
+    find_period,
+    read_demand,
+    size_query,
+)
+from penstock.decide.faults import find_lag, find_left_out, find_sleep, find_unknown_source
 from penstock.decide.goals import Goals
 from penstock.decide.policy import (
     HELD_LOAD,
@@ -139,17 +147,21 @@ class SharedSlots:
         return learned
 
     def _size(self, query: SlotQuery, learned: _Learned, window: SlotWindow) -> QuerySizing | NotReady:
-        silence = _find_silence(query)
+        lag = find_lag(query, window)
+        silence = find_unknown_source(query) or lag or find_left_out(query) or _find_silence(query)
         if silence is None and learned.memory.remember(query.batches) == 0:
             silence = NotReady("no batch of the window has usable metrics", "a batch with finite metrics")
         demand = read_demand(query)
+        asleep = find_sleep(query, find_period(query, self._goals))
+        if asleep is not None:
+            return asleep
         if isinstance(demand, NotReady):
             return silence or demand
         held = Held(window.slots, max(1, window.slots_per_executor), learned.last_slots)
         alone = len(window.queries) == 1
         costs = learned.memory.costs(alone)
         most = self._max_slots if isinstance(costs, NotReady) else _bound_slots(costs.newest, self._max_slots)
-        by_tasks = size_by_running(query, demand, held, self._goals, most, window.end)
+        by_tasks = None if lag else size_by_running(query, demand, held, self._goals, most, window.end)
         if isinstance(costs, NotReady):
             return by_tasks or silence or costs
         # a load that rises need not wait for a batch, whose costs are known; a lower one is shown by batches
@@ -158,7 +170,8 @@ class SharedSlots:
             return by_tasks if isinstance(by_tasks, QuerySizing) else silence
         sizing = size_query(query, demand, costs, held, alone, self._goals, self._max_slots)
         if silence is not None and isinstance(sizing, QuerySizing):
-            sizing = replace(sizing, may_shrink=False)
+            known = [sizing.advice, lag.reason] if lag else [sizing.advice]
+            sizing = replace(sizing, may_shrink=False, advice="; ".join(filter(None, known)))
         # costs of before say nothing against a batch whose own tasks show that its source needs more
         if isinstance(by_tasks, QuerySizing) and (
             isinstance(sizing, NotReady) or sizing.slots < by_tasks.slots

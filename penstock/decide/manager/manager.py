@@ -47,6 +47,7 @@ from penstock.decide.manager.history import (
     measure_load,
     remember_decision,
 )
+from penstock.decide.manager.memory_losses import SizeIsNotMemory, tell_losses
 from penstock.decide.manager.proposals import (
     apply_sizes,
     find_need,
@@ -103,6 +104,7 @@ class ScalingManager:
         self.guardrails: Sequence[Guardrail] = (
             self.band,
             KeepUpFirst(),
+            SizeIsNotMemory(),
             NotAgain(),
             SmallGains(settings.small_gain_limit),
             *([UselessGrowth()] if settings.critical_path == "veto" else []),
@@ -137,6 +139,7 @@ class ScalingManager:
             self.state = replace(state, pending_size=pending, oversized_since=since)
         if since is not None:
             verdict = tell_oversize(verdict, now - since)
+        verdict = tell_losses(verdict, window)
         _log_rejection(window, verdict)
         return verdict
 

@@ -16,7 +16,8 @@ from statistics import fmean
 from penstock.dataflow.costs.memory import CostMemory
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, SlotQuery, SlotWindow
-from penstock.decide.ds2.slot_sizing import Held, QuerySizing, read_demand, size_query
+from penstock.decide.ds2.slot_sizing import Held, QuerySizing, find_period, read_demand, size_query
+from penstock.decide.faults import find_lag, find_left_out, find_sleep, find_unknown_source
 from penstock.decide.goals import Goals, SizeBounds
 from penstock.decide.policy import HELD_UTILISATION, ExpectedEffect, Hold, Proposal, Scale
 from penstock.decide.queueing.queues import UNKNOWN, estimate_variation, response_seconds, square_steps
@@ -88,6 +89,14 @@ class QueueingSlots:
 
     def _find_need(self, query: SlotQuery, window: SlotWindow, target: float) -> _LatencyNeed | NotReady:
         learned = self._recall(query.query_id)
+        fault = (
+            find_unknown_source(query)
+            or find_sleep(query, find_period(query, self._goals))
+            or find_lag(query, window)
+            or find_left_out(query)
+        )
+        if fault is not None:
+            return fault
         if not query.batches or learned.memory.remember(query.batches) == 0:
             return NotReady("no batch of the window has usable metrics", "a batch with finite metrics")
         learned.seconds |= {batch.batch_id: batch.seconds for batch in query.batches if batch.settled}

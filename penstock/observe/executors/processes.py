@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 
+from penstock.dataflow.window import MemoryLoss
+
 ROOT = 0
 
 
@@ -116,10 +118,16 @@ class Losses:
 
     def counts(self, executors: Iterable[Mapping[str, Any]], start: float, end: float) -> tuple[int, int]:
         """In the window [start, end): how many ran out of heap, and how many were killed for memory."""
-        reasons = [_reason(executor) for executor in executors if self._is_new(executor, start, end)]
-        heap = [bool(_OUT_OF_HEAP.search(reason)) for reason in reasons]
-        killed = [bool(_KILLED.search(reason)) for reason in reasons]
-        return sum(heap), sum(one and not other for one, other in zip(killed, heap, strict=True))
+        found = self.list_new(executors, start, end)
+        heap = sum(loss.out_of_heap for loss in found)
+        return heap, len(found) - heap
+
+    def list_new(
+        self, executors: Iterable[Mapping[str, Any]], start: float, end: float
+    ) -> tuple[MemoryLoss, ...]:
+        """List those that were lost for want of memory and are heard of in the window [start, end)."""
+        new = [executor for executor in executors if self._is_new(executor, start, end)]
+        return tuple(loss for executor in new if (loss := _read_loss(executor)) is not None)
 
     def _is_new(self, executor: Mapping[str, Any], start: float, end: float) -> bool:
         removed, name = executor.get("removeTime"), str(executor.get("id"))
@@ -131,5 +139,10 @@ class Losses:
         return is_new
 
 
-def _reason(executor: Mapping[str, Any]) -> str:
-    return str(executor.get("removeReason") or "")
+def _read_loss(executor: Mapping[str, Any]) -> MemoryLoss | None:
+    reason = str(executor.get("removeReason") or "")
+    out_of_heap = bool(_OUT_OF_HEAP.search(reason))
+    if not (out_of_heap or _KILLED.search(reason)):
+        return None
+    host = str(executor.get("hostPort") or "").rsplit(":", 1)[0]
+    return MemoryLoss(str(executor["id"]), host, float(executor["removeTime"]) / 1000, out_of_heap)

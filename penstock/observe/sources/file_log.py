@@ -17,6 +17,7 @@ import orjson
 from penstock.errors import BadMetrics
 
 _NAME = re.compile(r"^(\d+)(\.compact)?$")
+_VERSIONS = {"v1"}
 _LOCAL = re.compile(r"^file:/+")
 
 
@@ -61,8 +62,9 @@ def choose_unread(names: Iterable[str], after: int) -> list[LogName]:
 def parse_log(text: str, cut_off: bool = False) -> list[LoggedFile]:
     """Read a file of the log; `cut_off` says that its beginning is missing, so the first line is a part."""
     lines = text.splitlines()
-    if not cut_off and not (lines and lines[0].startswith("v")):
-        raise BadMetrics("a log of a file source does not begin with its version")
+    if not cut_off and (not lines or lines[0] not in _VERSIONS):
+        found = repr(lines[0][:20]) if lines else "nothing"
+        raise BadMetrics(f"it begins with {found}, not v1: it is of another version of Spark, or no log")
     return [_read_line(line) for line in lines[1:] if line]
 
 
@@ -73,7 +75,7 @@ def _read_line(line: str) -> LoggedFile:
             plain_path(str(fields["path"])), int(fields["timestamp"]) / 1000, int(fields["batchId"])
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise BadMetrics(f"a line of a file source's log cannot be read: {error!r}") from error
+        raise BadMetrics(f"a line cannot be read: {error!r}") from error
 
 
 def is_hidden(name: str) -> bool:

@@ -80,7 +80,12 @@ class LogReader:
         most = _MOST_BYTES if self._last < 0 or not name.compact else _FIRST_BYTES
         while True:
             content, cut_off = self._place.read_end(f"{self._directory}/{name.name}", most)
-            files = parse_log(content.decode(errors="replace"), cut_off)
+            try:
+                files = parse_log(content.decode(errors="replace"), cut_off)
+            except BadMetrics as error:
+                raise BadMetrics(
+                    f"{self._directory}/{name.name}, Spark's log of files read: {error}"
+                ) from error
             reached = bool(files) and files[0].entry <= self._last
             if reached or not cut_off or most >= _MOST_BYTES:
                 return [file for file in files if file.entry > self._last], cut_off and not reached

@@ -71,6 +71,7 @@ class FileTrack:
         self._arrivals: Floats = np.zeros(0)
         self._first_listed = self._last_listed = math.nan
         self._problem = "it has not been listed yet"
+        self._gap = ""
 
     def look(self, seen: FilesSeen) -> str | None:
         """Take in what the log and the directory show; the answer is a warning, where one is due."""
@@ -102,7 +103,7 @@ class FileTrack:
         new = present.keys() - self._taken - self._waiting.keys()
         old = {path for path in new if present[path] < seen.read_before}
         self._taken |= old
-        self._waiting = {path: arrived for path, arrived in self._waiting.items() if path in present}
+        self._forget_arrivals([self._waiting.pop(path) for path in self._waiting.keys() - present.keys()])
         came = {path: self._arrival(present[path], seen.at) for path in new - old}
         self._waiting |= came
         if len(self._taken) > len(present) + _PATHS_KEPT:
@@ -128,6 +129,15 @@ class FileTrack:
             "which they were seen: they count as having come when they were listed"
         )
 
+    def _forget_arrivals(self, arrived: Iterable[float]) -> None:
+        """Take back the arrivals of files that are gone unread: what nobody reads was not offered."""
+        gone = np.sort(np.fromiter(arrived, dtype=np.float64))
+        # of several that came at the same moment, as many go as are gone
+        places = np.searchsorted(self._arrivals, gone) + np.arange(len(gone)) - np.searchsorted(gone, gone)
+        there = places < len(self._arrivals)
+        places, gone = places[there], gone[there]
+        self._arrivals = np.delete(self._arrivals, places[self._arrivals[places] == gone])
+
     def _note_arrivals(self, arrived: Iterable[float]) -> None:
         new = np.fromiter(arrived, dtype=np.float64)
         if len(new):
@@ -147,13 +157,21 @@ class FileTrack:
             return None
         entries = [self._entries.get(number) for number in range(begin + 1, last + 1)]
         known = [moments for moments in entries if moments is not None]
+        self._gap = ""
         if len(known) < len(entries):
-            return None
+            # every file that these entries have would count as waiting
+            self._gap = f"Spark's log of {source.description} lacks entry {last}: what was read is unknown"
+            return self._gap
         moments = np.concatenate(known)
         self.files = len(moments)
         self._batches.append((self.files, source.input_records))
         self.arrivals = Arrivals(float(moments.mean()), float(moments.min()), source.input_records)
         return None
+
+    @property
+    def problem(self) -> str:
+        """Why it is not known now what is offered; empty where it is."""
+        return self._problem or self._gap
 
     def missed_reports(self) -> None:
         """Spark kept fewer reports than there were; each one tells of its own files, so nothing is lost."""
@@ -180,7 +198,7 @@ class FileTrack:
     def offered(self, start: float, now: float, period: float, at_rest: bool = False) -> tuple[float, float]:
         """Return the rate offered in [start, now), and the backlog in records; NaN and 0 while unknown."""
         unit = self.records_per_file
-        if self._problem or math.isnan(unit) or math.isnan(self._last_listed):
+        if self.problem or math.isnan(unit) or math.isnan(self._last_listed):
             return math.nan, 0.0
         end = min(now, self._last_listed)
         files = arrival_rate(self._arrivals, end - (now - start), end)
@@ -190,12 +208,13 @@ class FileTrack:
     @property
     def idle_seconds(self) -> float:
         """For how long the listings have shown nothing new while nothing waited."""
-        if self._problem or math.isnan(self._last_listed) or self._waiting or self.running_files:
+        if self.problem or math.isnan(self._last_listed) or self._waiting or self.running_files:
             return 0.0
         newest = float(self._arrivals[-1]) if len(self._arrivals) else -math.inf
         return max(0.0, self._last_listed - max(newest, self._first_listed))
 
 
 def _entry(offset: Any) -> int | None:
-    number = offset.get("logOffset") if isinstance(offset, Mapping) else None
+    # checkpoints of old versions have the plain number
+    number = offset.get("logOffset") if isinstance(offset, Mapping) else offset
     return number if isinstance(number, int) else None

@@ -55,6 +55,13 @@ class ListingRule:
         """Whether the files of a directory of this name, below one that counts, count too."""
         return not is_hidden(name) and (self.recursive or "=" in name)
 
+    def check_roots(self, found: int, had_directory: bool) -> None:
+        """Reject wild cards that match nothing any more, where they matched a directory."""
+        if had_directory and not found:
+            raise BadMetrics(
+                f"nothing matches {self.path} any more: what waits to be read there is not known"
+            )
+
     def check_size(self, found: int) -> None:
         """Reject a place that holds too many files: listing it would cost too much, again and again."""
         if found > self.most_files:
@@ -95,13 +102,17 @@ class LocalListing:
     def __init__(self, rule: ListingRule) -> None:
         self._rule = rule
         self._known: dict[str, _Directory] = {}
+        self._had_directory = False
 
     def list_files(self, now: float) -> Mapping[str, float]:
         """Return path → moment of modification; BadMetrics where the place is gone or holds too many."""
         found: dict[str, float] = {}
         before, self._known = self._known, {}
-        for root in self._roots():
+        roots = self._roots()
+        self._rule.check_roots(len(roots), self._had_directory)
+        for root in roots:
             if root.is_dir():
+                self._had_directory = True
                 self._walk(str(root), before, now, found)
             elif self._rule.takes(root.name) and root.exists():
                 found[str(root)] = root.stat().st_mtime

@@ -79,10 +79,32 @@ def reader_for(description: str) -> OffsetReader:
     return next((reader for reader in _READERS if description.startswith(reader.prefix)), _OTHER)
 
 
+def explain_break(before: Any, after: Any) -> str | None:
+    """Say why two offsets of Kafka cannot be compared: a partition went back or is gone, or a topic is new.
+
+    A new topic is read from its beginning, but its offsets also count what was removed long ago.
+    """
+    if not (isinstance(before, Mapping) and isinstance(after, Mapping)):
+        return None
+    for topic, partitions in before.items():
+        for partition, offset in partitions.items():
+            now = after.get(topic, {}).get(partition)
+            if now is None:
+                return f"{topic} partition {partition} is gone"
+            if now < offset:
+                return f"{topic} partition {partition} went back from {offset:,} to {now:,}"
+    return next((f"topic {topic} is new" for topic in after if before and topic not in before), None)
+
+
+CLOCKS_APART = 60.0
+"""Seconds between a trigger and the sample of its source; where they are more apart, two clocks are."""
+
+
 def sampled_at(latest_offset: Any, trigger_start: float) -> float:
     """Return when the latest offset was taken: as the source says (`at_ms`), else the trigger's start."""
     stated = latest_offset.get("at_ms") if isinstance(latest_offset, Mapping) else None
-    return stated / 1000 if isinstance(stated, int | float) else trigger_start
+    at = stated / 1000 if isinstance(stated, int | float) else trigger_start
+    return at if abs(at - trigger_start) <= CLOCKS_APART else trigger_start
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,6 +181,7 @@ class HadoopListing:
 
     def __init__(self, place: HadoopPlace, rule: ListingRule) -> None:
         self._place, self._rule = place, rule
+        self._had_directory = False
 
     def list_files(self, now: float) -> Mapping[str, float]:
         """Return path → moment of modification; BadMetrics where the place is gone or holds too many."""
@@ -204,6 +205,8 @@ class HadoopListing:
 
     def _take_roots(self, found: dict[str, float]) -> list[str]:
         roots = self._place.statuses(self._rule.path, wild_cards=True)
+        self._rule.check_roots(len(roots), self._had_directory)
+        self._had_directory = self._had_directory or any(is_directory for _, is_directory, _ in roots)
         files = {path: at for path, is_directory, at in roots if not is_directory}
         found |= {path: at for path, at in files.items() if self._rule.takes(path.rsplit("/", 1)[-1])}
         return [path for path, is_directory, _ in roots if is_directory]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from penstock.dataflow.window import SourceRate
 from penstock.observe.latency import Arrivals, arrivals_between
@@ -15,6 +15,7 @@ from penstock.observe.running import ObservedRun
 from penstock.observe.sources.files import FileTrack
 from penstock.observe.sources.offered import (
     OfferedSample,
+    explain_break,
     offered_rate,
     reader_for,
     sampled_at,
@@ -29,6 +30,10 @@ class Track(Protocol):
 
     arrivals: Arrivals | None
     """When the records of the newest batch had come; None where the source does not tell."""
+
+    @property
+    def problem(self) -> str:
+        """Why it is not known now what is offered; empty where it is."""
 
     @property
     def told_by_reading(self) -> bool:
@@ -67,7 +72,9 @@ class OffsetTrack:
 
     def __init__(self) -> None:
         self.told_by_reading = False
+        self.problem = ""
         self.arrivals: Arrivals | None = None
+        self._latest: Any = None
         self._samples: deque[OfferedSample] = deque(maxlen=_SAMPLES_KEPT)
         self._read = 0.0
         self._last_rate = math.nan
@@ -81,20 +88,37 @@ class OffsetTrack:
     def add(self, source: SourceProgress, at: float) -> str | None:
         """Take in one report; the answer is a warning, where one is due."""
         self._read += source.input_records
-        self.arrivals = None
+        self.arrivals, self.problem = None, ""
         reader = reader_for(source.description)
         read = reader.records(source.end_offset, source.description)
-        offered = reader.records(source.latest_offset or source.end_offset, source.description)
+        latest = source.latest_offset or source.end_offset
+        offered = reader.records(latest, source.description)
         if read is not None and offered is not None:
+            self._begin_anew(source.description, latest, offered)
             before = self._samples[-1].read if self._samples else None
             self._note(OfferedSample(sampled_at(source.latest_offset, at), offered, read))
             first = reader.records(source.start_offset, source.description)
             first = before if first is None else first
             self.arrivals = None if first is None else arrivals_between(list(self._samples), first, read)
-            return None
+            return self.problem or None
         self.told_by_reading = True
         self._samples.append(OfferedSample(at, self._read, self._read))
         return f"what is offered to {source.description} is unknown: what was read is taken instead"
+
+    def _begin_anew(self, description: str, latest: Any, offered: float) -> None:
+        """Forget the samples that offsets of now cannot be compared with, and say why."""
+        before, self._latest = self._latest, latest
+        broken = None
+        if self._samples:
+            broken = explain_break(before, latest) if _has_partitions(latest) else None
+            if offered < self._samples[-1].offered:
+                broken = (
+                    broken or f"its count went back from {self._samples[-1].offered:,.0f} to {offered:,.0f}"
+                )
+        if broken is not None:
+            self._samples.clear()
+            self._last_rate = math.nan
+            self.problem = f"{description} was made anew or changed ({broken}): counting starts again"
 
     def _note(self, sample: OfferedSample) -> None:
         before = self._samples[-1] if self._samples else None
@@ -132,6 +156,7 @@ class OfferedToSource:
     per_second: float
     backlog_records: float
     told_by_reading: bool = False
+    problem: str = ""
 
 
 def match_sources(read_by_leaf: Mapping[str, float], read_of_source: Sequence[float]) -> dict[int, str]:
@@ -171,6 +196,7 @@ def rates_of_leaves(
             sum(source.per_second for source in own) if own else share * offered,
             observed,
             sum(source.backlog_records for source in own) if own else share * backlog,
+            unknown_because="; ".join(one.problem for one in own or sources if one.problem),
         )
     return rates
 
@@ -195,7 +221,11 @@ def _told_once(source: OfferedToSource, read_by_leaf: float, leaves: int) -> Off
     if leaves == 1 or not source.told_by_reading:
         return source
     once = _ratio(read_by_leaf, source.input_records)
-    return OfferedToSource(source.input_records, once * source.per_second, once * source.backlog_records)
+    return replace(source, per_second=once * source.per_second, backlog_records=once * source.backlog_records)
+
+
+def _has_partitions(offset: Any) -> bool:
+    return isinstance(offset, Mapping) and all(isinstance(one, Mapping) for one in offset.values())
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from penstock.dataflow.window import MemoryLoss
+from penstock.observe.executors.losses import RecentLosses
 from penstock.observe.executors.processes import Losses, Process, TreeUse, list_processes, measure_executors
 from tests.waiting import wait_for
 
@@ -83,3 +85,31 @@ def test_a_process_of_another_user_is_no_executor():
         assert measure_executors(list_processes(others), "forged") == {}
     finally:
         forged.communicate(b"\n")
+
+
+def lost_executor(name, at, reason="Command exited with code 137"):
+    return {"id": name, "hostPort": "10.0.0.7:4040", "removeTime": at * 1000, "removeReason": reason}
+
+
+def test_recent_losses_are_asked_for_after_executors_have_gone_and_told_for_three_minutes():
+    losses = RecentLosses()
+    assert not losses.should_ask(["1", "2"], 10.0)
+    assert not losses.should_ask(["1", "2", "3"], 20.0)
+    assert losses.should_ask(["1", "3"], 30.0)
+    losses.add([], 30.0)
+    assert losses.list_recent(30.0) == ()
+    # Spark lists it late
+    assert losses.should_ask(["1", "3", "4"], 40.0)
+    losses.add([lost_executor("2", 27.0), lost_executor("0", 5.0, "Executor killed by driver")], 40.0)
+    losses.add([lost_executor("2", 27.0)], 50.0)
+    assert losses.list_recent(50.0) == (MemoryLoss("2", "10.0.0.7", 27.0, False),)
+    assert len(losses.list_recent(200.0)) == 1
+    assert losses.list_recent(210.0) == ()
+    assert not losses.should_ask(["1", "3", "4"], 210.0)
+
+
+def test_a_clock_that_goes_back_tells_no_loss_twice():
+    losses = RecentLosses()
+    losses.add([lost_executor("2", 1000.0)], 1000.0)
+    losses.add([lost_executor("2", 1000.0)], 400.0)
+    assert len(losses.list_recent(400.0)) == 1

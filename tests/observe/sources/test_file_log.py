@@ -118,7 +118,7 @@ def test_a_log_of_another_form_is_a_problem_of_that_source(tmp_path):
     watch = FileWatch(
         LogReader(LocalPlace(), str(tmp_path / "log")), LocalListing(ListingRule(str(tmp_path / "in")))
     )
-    assert "a line of a file source's log cannot be read" in watch.look(1.0).problem
+    assert "a line cannot be read" in watch.look(1.0).problem
 
 
 def test_hidden_files_are_none():
