@@ -162,10 +162,14 @@ CODECS: dict[str, Callable[[ByteStream], Iterator[bytes]]] = {
 
 def split_lines(chunks: Iterator[bytes], whole_only: bool = False) -> Iterator[bytes]:
     """Yield the lines of the chunks; without `whole_only` also a last one that has no end and may be cut."""
-    rest = b""
+    # a line may be longer than many chunks: it is joined once, when its end is there
+    begun: list[bytes] = []
     for chunk in chunks:
-        parts = (rest + chunk).split(b"\n")
-        rest = parts.pop()
-        yield from parts
-    if rest and not whole_only:
+        first, *others = chunk.split(b"\n")
+        begun.append(first)
+        if others:
+            yield b"".join(begun)
+            yield from others[:-1]
+            begun = [others[-1]]
+    if not whole_only and (rest := b"".join(begun)):
         yield rest
