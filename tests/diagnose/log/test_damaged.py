@@ -1,4 +1,4 @@
-"""Logs that are damaged: what can be read is read, what cannot is counted, and nothing ends in a traceback."""
+"""Damaged logs: what can be read is read, what cannot is counted, and nothing ends in a traceback."""
 
 from __future__ import annotations
 
