@@ -57,6 +57,7 @@ class Stage:
     submitted_at_line: int = -1
     completed_at_line: int = -1
     rdd: int = -1
+    failure: str = ""
 
 
 @dataclass(slots=True)

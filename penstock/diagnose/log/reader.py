@@ -23,6 +23,7 @@ from penstock.diagnose.log.application import (
     Tasks,
     read_logged_metrics,
 )
+from penstock.diagnose.log.checks import count_missing_tasks, explain_old_version, leave_out_stray_times
 from penstock.diagnose.log.fields import (
     END_OF_TIMES,
     name_chain,
@@ -185,6 +186,7 @@ class EventLogReader:
         stage = self._update_stage(information)
         stage.completed = self._note_time(int(information.get("Completion Time", -1)))
         stage.completed_at_line = self._line
+        stage.failure = read_name(information.get("Failure Reason") or "")
         if stage.submitted < 0:
             stage.submitted = int(information.get("Submission Time", -1))
 
@@ -259,7 +261,7 @@ class EventLogReader:
         columns = {name: np.array(column, dtype=np.int64) for name, column in self._columns.items()}
         launched = columns["launch"]
         first = self._start if self._start >= 0 else int(launched.min()) if len(launched) else self._latest
-        return ApplicationLog(
+        log = ApplicationLog(
             application=self._facts["App ID"],
             name=self._facts["App Name"],
             spark_version=self._facts["Spark Version"],
@@ -276,6 +278,7 @@ class EventLogReader:
             lines=self._line,
             warnings=dict(self._warnings),
         )
+        return leave_out_stray_times(log, self._start, self._end)
 
 
 def is_wanted(line: bytes) -> bool:
@@ -290,7 +293,7 @@ def read_log(lines: Iterable[bytes]) -> ApplicationLog:
     """Return the application that these lines of an event log describe."""
     reader = EventLogReader()
     reader.feed(lines)
-    return reader.build_log()
+    return count_missing_tasks(reader.build_log())
 
 
 def read_application(files: LogFiles) -> ApplicationLog:
@@ -298,4 +301,6 @@ def read_application(files: LogFiles) -> ApplicationLog:
     log = read_log(files.read_lines())
     if not log.lines or (log.start < 0 and not len(log.tasks)):
         raise BadInput(f"{files.path}: is not a Spark event log, or holds no event yet")
+    if refusal := explain_old_version(log.spark_version):
+        raise BadInput(f"{files.path}: {refusal}")
     return log

@@ -143,9 +143,9 @@ def find_cold_phases(batches: Sequence[Batch]) -> Iterator[tuple[Batch, frozense
     runs: dict[str, list[Batch]] = {}
     for batch in batches:
         runs.setdefault(batch.run, []).append(batch)
-    for first, *later in runs.values():
+    for first, *others in runs.values():
         # a trigger that found nothing to do tells nothing about the cost of a batch
-        later = [batch for batch in later if "addBatch" in batch.phases] or later
+        later = [batch for batch in others if "addBatch" in batch.phases] or others
         if len(later) < COLD_LEAST_BATCHES:
             continue
         usual = {
