@@ -128,6 +128,8 @@ class EventLogReader:
     def _application_start(self, event: Fields) -> None:
         self._start = self._note_time(int(event["Timestamp"]))
         self._facts |= {name: read_name(event.get(name, "")) for name in ("App ID", "App Name")}
+        if event.get("App Attempt ID"):
+            self._facts["App Name"] += f", attempt {read_name(event['App Attempt ID'])}"
 
     def _application_end(self, event: Fields) -> None:
         self._end = self._note_time(int(event["Timestamp"]))

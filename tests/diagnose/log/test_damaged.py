@@ -19,6 +19,7 @@ from penstock.diagnose.log.reader import read_log
 from penstock.diagnose.path.spans import Span
 from penstock.errors import BadInput
 from tests.diagnose.logs import skewed_job, streaming_job
+from tests.diagnose.packers import PACKERS
 
 LINES = [*streaming_job(3).lines[:-1], *skewed_job().lines[2:]]
 VALUES = (
@@ -107,6 +108,19 @@ def test_wrong_values_anywhere_never_end_in_a_traceback(tmp_path_factory, data):
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 7)), max_size=20), st.integers(0, 10**6))
 def test_flipped_bits_and_a_cut_end_never_end_in_a_traceback(tmp_path_factory, flips, cut):
     content = bytearray(b"\n".join(LINES))
+    for place, bit in flips:
+        content[place % len(content)] ^= 1 << bit
+    diagnose([bytes(content[: 1 + cut % len(content)])], tmp_path_factory.getbasetemp())
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(list(PACKERS)),
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 7)), max_size=8),
+    st.integers(0, 10**6),
+)
+def test_flipped_bits_in_a_packed_log_never_end_in_a_traceback(tmp_path_factory, codec, flips, cut):
+    content = bytearray(PACKERS[codec](b"\n".join(LINES)))
     for place, bit in flips:
         content[place % len(content)] ^= 1 << bit
     diagnose([bytes(content[: 1 + cut % len(content)])], tmp_path_factory.getbasetemp())
