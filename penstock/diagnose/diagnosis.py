@@ -13,6 +13,7 @@ from typing import Any
 from penstock.diagnose.answer import LatencyFinding, add_gains, answer_in_words, list_findings
 from penstock.diagnose.log.application import ApplicationLog
 from penstock.diagnose.log.files import LogFiles, find_logs
+from penstock.diagnose.log.ranges import count_processes
 from penstock.diagnose.log.reader import read_application
 from penstock.diagnose.path.draw import draw_path
 from penstock.diagnose.path.graph import ActivityGraph, Repairs
@@ -137,7 +138,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 def _diagnose_files(files: LogFiles, span: Span, progress: Callable[[str], None]) -> Diagnosis:
     progress(f"{files.path}: reading {files.size / 1e6:.1f} MB")
-    log = read_application(files)
+    log = read_application(files, count_processes())
     progress(f"{files.path}: analysing {len(log.tasks)} tasks")
     return diagnose_log(log, span)
 

@@ -257,3 +257,20 @@ def test_what_does_not_fit_into_the_memory_allowed_is_refused(log, capsys):
 )
 def test_sizes_are_read_as_people_write_them(text, size):
     assert parse_memory(text) == size
+
+
+def test_a_window_shows_in_plain_output(tmp_path):
+    """One line for each window, with what it waited for; without a window there is no such table."""
+    path = write(tmp_path, skewed_job())
+    assert "windows" not in run(path)
+    text = run(path, window_seconds=2.0)
+    assert "5 windows" in text
+    rows = text[text.index("5 windows") :].splitlines()[4:9]
+    assert "the program on the driver" in rows[0]
+    assert all("running tasks" in row and "executor 2 slot" in row for row in rows[2:4])
+
+
+def test_of_very_many_windows_the_first_are_shown(tmp_path):
+    text = run(write(tmp_path, skewed_job()), window_seconds=0.1)
+    assert "85 windows" in text
+    assert "and 25 more; --html and --json have all of them" in text

@@ -48,7 +48,7 @@ class LogFiles:
     def read_lines(self) -> Iterator[bytes]:
         """Yield every line of every file, decompressed."""
         for file in self.files:
-            yield from _read_lines(file)
+            yield from read_file_lines(file)
 
 
 def find_logs(path: Path) -> list[LogFiles]:
@@ -137,7 +137,7 @@ def _continues_another(file: Path) -> bool:
 
 def _read_head(file: Path) -> list[bytes]:
     try:
-        return list(islice(_read_lines(file), _HEAD_LINES))
+        return list(islice(read_file_lines(file), _HEAD_LINES))
     except BadInput:
         return []
 
@@ -157,12 +157,21 @@ def _name_codec(file: Path) -> str:
     return file.name.removesuffix(_IN_PROGRESS).removesuffix(_COMPACT).rpartition(".")[2]
 
 
-def _read_lines(file: Path) -> Iterator[bytes]:
+def read_file_lines(file: Path) -> Iterator[bytes]:
     """Yield the lines of one file, decompressed as its content says."""
     try:
         with file.open("rb") as stream:
             codec = _open_codec(file, stream) or read_plain
             yield from split_lines(codec(stream))
+    except OSError as error:
+        raise _refuse(file, error) from error
+
+
+def is_plain(file: Path) -> bool:
+    """Return whether a file is not packed, so that it can be read from anywhere."""
+    try:
+        with file.open("rb") as stream:
+            return _open_codec(file, stream) is None
     except OSError as error:
         raise _refuse(file, error) from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import orjson
@@ -14,6 +14,7 @@ from penstock.diagnose.log.application import (
     TASK_COLUMNS,
     ApplicationLog,
     Batch,
+    Column,
     Executor,
     Fields,
     SparkJob,
@@ -32,8 +33,10 @@ from penstock.diagnose.log.fields import (
     read_outcome,
     sum_sql_times,
 )
-from penstock.diagnose.log.files import LogFiles
+from penstock.diagnose.log.files import LogFiles, is_plain, read_file_lines
+from penstock.diagnose.log.lines import drop_accumulables, is_of_a_good_task
 from penstock.diagnose.log.progress import read_progress
+from penstock.diagnose.log.ranges import LARGE_BYTES, LogPart, cut_ranges, feed_in_parts
 from penstock.errors import BadInput
 
 _MOST_CORES = 100_000
@@ -103,11 +106,53 @@ class EventLogReader:
             if line:
                 self._parse(line)
 
+    def read_part(self, lines: Iterable[bytes]) -> LogPart:
+        """Parse the good tasks of a range of a log; other lines are returned with what was read."""
+        others = []
+        for line in lines:
+            self._line += 1
+            if line and is_of_a_good_task(line):
+                self._parse(line)
+            elif line and is_wanted(line):
+                others.append((self._line, line))
+        columns = {name: np.array(column, dtype=np.int64) for name, column in self._columns.items()}
+        executors, warnings = tuple(self._executor_places), dict(self._warnings)
+        return LogPart(self._line, self._latest, columns, executors, others, warnings)
+
+    def take_part(self, part: LogPart) -> None:
+        """Continue with a range that another reader has read; what is told of a task later holds."""
+        before = self._line
+        places = [
+            self._executor_places.setdefault(name, len(self._executor_places)) for name in part.executors
+        ]
+        columns = dict(part.columns)
+        columns["executor"] = np.array(places, dtype=np.int64)[columns["executor"]]
+        columns["started"] = columns["started"] + before
+        columns["ended"] = np.where(columns["ended"] >= 0, columns["ended"] + before, -1)
+        self._join_tasks(columns)
+        self._latest = max(self._latest, part.latest)
+        self._warnings.update(part.warnings)
+        for number, line in part.others:
+            self._line = before + number
+            self._parse(line)
+        self._line = before + part.lines
+
+    def _join_tasks(self, columns: Mapping[str, Column]) -> None:
+        tasks = columns["task"].tolist()
+        rows = np.array([self._rows.get(task, -1) for task in tasks], dtype=np.int64)
+        ended = (rows >= 0) & (columns["ended"] >= 0)
+        for name, column in self._columns.items():
+            if name != "started":
+                np.frombuffer(column, dtype=np.int64)[rows[ended]] = columns[name][ended]
+            column.frombytes(columns[name][rows < 0].tobytes())
+        new = (task for task, row in zip(tasks, rows.tolist(), strict=True) if row < 0)
+        self._rows.update(zip(new, range(len(self._rows), len(self._columns["task"])), strict=True))
+
     def _parse(self, line: bytes) -> None:
         if not is_wanted(line):
             return
         try:
-            event = orjson.loads(line)
+            event = orjson.loads(drop_accumulables(line))
             handler = self._handlers.get(str(event["Event"]).rpartition(".")[2])
             if handler:
                 handler(event)
@@ -298,9 +343,15 @@ def read_log(lines: Iterable[bytes]) -> ApplicationLog:
     return count_missing_tasks(reader.build_log())
 
 
-def read_application(files: LogFiles) -> ApplicationLog:
-    """Return the application that a log on disk describes; refuse what is not an event log."""
-    log = read_log(files.read_lines())
+def read_application(files: LogFiles, processes: int = 1) -> ApplicationLog:
+    """Return the application that a log on disk describes, read by so many processes; refuse other files."""
+    reader = EventLogReader()
+    for file in files.files:
+        if processes > 1 and file.stat().st_size >= LARGE_BYTES and is_plain(file):
+            feed_in_parts(reader, file, cut_ranges(file), processes)
+        else:
+            reader.feed(read_file_lines(file))
+    log = count_missing_tasks(reader.build_log())
     if not log.lines or (log.start < 0 and not len(log.tasks)):
         raise BadInput(f"{files.path}: is not a Spark event log, or holds no event yet")
     if refusal := explain_old_version(log.spark_version):
