@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from penstock.diagnose.path.participation import Participation, cut_windows, mea
 from penstock.diagnose.path.parts import Part, analyse_log_parts, analyse_trace_parts
 from penstock.diagnose.path.spans import Span
 from penstock.diagnose.path.summary import Summary, join_summaries, mix_shares, summarise, summarise_graph
+from penstock.diagnose.streaming import QueryView, view_queries
 from penstock.diagnose.trace.events import Activity, Indices, is_trace
 from penstock.diagnose.trace.from_log import build_timelines
 from penstock.diagnose.whatif.scenarios import WhatIf, ask_what_if
@@ -41,6 +42,7 @@ class Diagnosis:
     what_if: WhatIf | None
     warnings: list[str]
     drawing: Drawing | None
+    streaming: list[QueryView] = field(default_factory=list)
 
     def compare_activities(self) -> dict[str, tuple[float, float, float]]:
         """Return each activity's share of the critical path, of busy time and of one random path."""
@@ -64,6 +66,7 @@ class Diagnosis:
             "profile": self.whole.profile.activity,
             "single_path": self.single_path,
             "what_if": asdict(self.what_if) if self.what_if else None,
+            "streaming": [asdict(query) for query in self.streaming],
             "warnings": self.warnings,
         }
 
@@ -203,6 +206,7 @@ def _build_diagnosis(
         what_if=replayed,
         warnings=warnings,
         drawing=results[0].drawing,
+        streaming=view_queries(log, summary.start_us / 1000, summary.end_us / 1000) if log else [],
     )
 
 

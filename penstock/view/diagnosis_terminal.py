@@ -14,6 +14,7 @@ from penstock.diagnose.diagnosis import Diagnosis
 from penstock.diagnose.path.summary import Summary
 from penstock.diagnose.whatif.scenarios import WhatIf
 from penstock.view import figures
+from penstock.view.streaming_terminal import print_streaming
 from penstock.view.windows_terminal import print_window_table
 
 MOST_SHOWN = 8
@@ -69,6 +70,7 @@ def _print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     _print_shares(console, "operators, divided by the workers that ran them", share_operators(whole))
     _print_shares(console, "channels", share_channels(whole))
     print_window_table(diagnosis.windows, console)
+    print_streaming(diagnosis.streaming, console)
     if diagnosis.what_if:
         _print_forecasts(diagnosis.what_if, console)
     console.print("[bold]what to do[/bold]")

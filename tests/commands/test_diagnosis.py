@@ -19,7 +19,7 @@ from penstock.units.fields import parse_duration
 from penstock.view.diagnosis_page import render_diagnosis_page
 from penstock.view.perfetto import PATH_TRACK, render_perfetto
 from penstock_lab.experiments.diagnosis_speed import TraceShape, generate_trace
-from tests.diagnose.logs import BASE, skewed_job
+from tests.diagnose.logs import BASE, skewed_job, streaming_job
 from tests.diagnose.traces import figure_3_3, trace_of
 
 
@@ -274,3 +274,15 @@ def test_of_very_many_windows_the_first_are_shown(tmp_path):
     text = run(write(tmp_path, skewed_job()), window_seconds=0.1)
     assert "85 windows" in text
     assert "and 25 more; --html and --json have all of them" in text
+
+
+def test_streaming_queries_are_told_batch_by_batch(tmp_path, capsys):
+    slow = {"latestOffset": 2600, "triggerExecution": 4500}
+    path = write(tmp_path, streaming_job(30, {12: slow}))
+    text = run(path)
+    assert "query counts: 30 batches, one every 4 s, median 2 s; 1 slow" in text
+    assert "batch 12 was slow: asking the source took 2.6 s, usually 0.1 s; longer than the trigger" in text
+    assert "asking the source" in text[text.index("slow and newest batches") :]
+    assert "slow and newest" not in run(write(tmp_path, skewed_job(), "app-2"))
+    (query,) = run_json(capsys, path)["streaming"]
+    assert [one["number"] for one in query["batches"] if one["slow_because"]] == [12]
