@@ -49,18 +49,8 @@ def choose_batches(query: QueryView) -> list[BatchView]:
 
 def _tabulate_times(query: QueryView, batches: Sequence[BatchView]) -> Table:
     table = Table(title="slow and newest batches", title_justify="left")
-    for column in (
-        "batch",
-        "at",
-        "took",
-        "of trigger",
-        "rows in",
-        "out",
-        "in",
-        "processed",
-        *PHASES,
-        "other",
-    ):
+    columns = ("batch", "at", "took", "of trigger", "rows in", "rows out", "in", "processed", *PHASES, OTHER)
+    for column in columns:
         table.add_column(column, justify="right")
     for batch in batches:
         of_trigger = None if query.trigger_seconds is None else batch.seconds / query.trigger_seconds

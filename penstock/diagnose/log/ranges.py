@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Protocol
 
 from penstock.diagnose.log.application import Column
 from penstock.diagnose.log.codec import CHUNK, split_lines
+from penstock.errors import BadInput
 
 RANGE_BYTES = 16 << 20
 LARGE_BYTES = 4 * RANGE_BYTES
@@ -53,8 +55,9 @@ class PartReader(Protocol):
 
 def count_processes() -> int:
     """Return how many processes may read at once: one for each core, where processes can be forked safely."""
-    can_fork = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
-    return len(os.sched_getaffinity(0)) if can_fork else 1
+    if "fork" not in multiprocessing.get_all_start_methods() or threading.active_count() > 1:
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cut_ranges(file: Path, step: int = RANGE_BYTES) -> list[Range]:
@@ -78,9 +81,12 @@ def feed_in_parts(reader: PartReader, file: Path, ranges: list[Range], processes
         for part in map(read, ranges):
             reader.take_part(part)
         return
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
-        for part in pool.map(read, ranges):
-            reader.take_part(part)
+    try:
+        with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
+            for part in pool.map(read, ranges):
+                reader.take_part(part)
+    except BrokenProcessPool as error:
+        raise BadInput(f"{file}: a process that read it was killed; memory may be short") from error
 
 
 def _read_range(kind: type[PartReader], file: Path, bounds: Range) -> LogPart:
