@@ -103,10 +103,11 @@ def build_driver_timeline(log: ApplicationLog, operators: Sequence[str]) -> Driv
 
 def _collect_marks(log: ApplicationLog) -> Iterator[Mark]:
     tasks = log.tasks
-    for task in range(len(tasks)):
-        yield Mark(int(tasks["launch"][task]), int(tasks["started"][task]), "launch", task)
-        if tasks["finish"][task] >= 0:
-            yield Mark(int(tasks["finish"][task]), int(tasks["ended"][task]), "result", task)
+    times = (tasks[name].tolist() for name in ("launch", "started", "finish", "ended"))
+    for task, (launch, started, finish, ended) in enumerate(zip(*times, strict=True)):
+        yield Mark(launch, started, "launch", task)
+        if finish >= 0:
+            yield Mark(finish, ended, "result", task)
     for job in log.jobs.values():
         yield Mark(job.started, job.line, "job start", int(bool(job.query)))
         if job.ended >= 0:
@@ -185,7 +186,8 @@ class _Sweep:
 
     def __init__(self, log: ApplicationLog, operators: Sequence[str]) -> None:
         tasks = log.tasks
-        self._launching = [(Activity.SCHEDULING, Work(name, "task launch")) for name in operators]
+        labels = {name: (Activity.SCHEDULING, Work(name, "task launch")) for name in set(operators)}
+        self._launching = [labels[name] for name in operators]
         self._noted: list[int] = tasks["finish"].tolist()
         # a task is over once its measured time has passed at the earliest; without metrics that is unknown
         busy = tasks["deserialise"] + tasks["run"] + tasks["result_serialise"]
@@ -197,8 +199,8 @@ class _Sweep:
         self._room = [executor.cores if executor and executor.cores else _NEVER for executor in known]
         self._has_executors = any(one.removed < 0 for one in log.executors.values())
         self._there: list[set[int]] = [set() for _ in tasks.executors]
-        self._launch = np.full(len(tasks), -1, dtype=np.int64)
-        self._finish = np.full(len(tasks), -1, dtype=np.int64)
+        # lists: numpy takes longer to store one value
+        self._launch, self._finish = [-1] * len(tasks), [-1] * len(tasks)
         self._clock = self._begun = log.start * 1000
         self._jobs = self._executions = 0
         self._done: list[DriverActivity] = []
@@ -210,7 +212,7 @@ class _Sweep:
             return  # taken before the launch that reused its slot
         at = max(mark.time_ms * 1000, self._clock + 1)
         if mark.kind == "result":
-            at = max(at, int(self._launch[mark.subject]) + SHORTEST_TASK_US)
+            at = max(at, self._launch[mark.subject] + SHORTEST_TASK_US)
             self._finish[mark.subject] = at
             self._there[self._executor[mark.subject]].discard(mark.subject)
         elif mark.kind == "launch":
@@ -268,4 +270,5 @@ class _Sweep:
         self._begun = at
 
     def to_timeline(self) -> DriverTimeline:
-        return DriverTimeline(tuple(self._done), self._launch, self._finish, self._clock)
+        launch, finish = (np.array(times, dtype=np.int64) for times in (self._launch, self._finish))
+        return DriverTimeline(tuple(self._done), launch, finish, self._clock)
