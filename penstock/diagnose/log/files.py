@@ -11,11 +11,19 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from penstock.diagnose.log.codec import LONGEST_MAGIC, ByteStream, choose_codec, read_plain, split_lines
+from penstock.diagnose.log.codec import (
+    CHUNK,
+    LONGEST_MAGIC,
+    ByteStream,
+    choose_codec,
+    read_plain,
+    split_lines,
+)
 from penstock.errors import BadInput
 
 _ROLLED = re.compile(r"^events_(\d+)_")
@@ -123,23 +131,32 @@ def _order_parts(file: Path) -> tuple[bool, list[tuple[int, str]]]:
 
 
 def _starts_application(file: Path) -> bool:
-    return any(_STARTS[0] in line for line in _read_head(file))
+    return _look_at(file)[0]
 
 
 def _continues_another(file: Path) -> bool:
-    """Return whether the file has events, and does not begin with the start of an application."""
-    head = _read_head(file)
-    begins = any(
-        b"SparkListenerApplicationStart" in line or b"SparkListenerLogStart" in line for line in head
-    )
-    return bool(head) and head[0].startswith(b'{"Event":') and not begins
+    return _look_at(file)[1]
 
 
-def _read_head(file: Path) -> list[bytes]:
+def _look_at(file: Path) -> tuple[bool, bool]:
+    """Return whether a file starts an application, and whether it has events but no such start."""
     try:
-        return list(islice(read_file_lines(file), _HEAD_LINES))
+        found = file.stat()
+    except OSError:
+        return False, False
+    return _look_at_head(file, found.st_ino, min(found.st_size, CHUNK))
+
+
+@lru_cache(maxsize=1 << 16)
+def _look_at_head(file: Path, _inode: int, _size: int) -> tuple[bool, bool]:
+    """Look at the first lines of a file, once until it has grown: a directory may be followed for days."""
+    try:
+        head = list(islice(read_file_lines(file), _HEAD_LINES))
     except BadInput:
-        return []
+        return False, False
+    begins = any(start in line for line in head for start in _STARTS)
+    continues = bool(head) and head[0].startswith(b'{"Event":') and not begins
+    return any(_STARTS[0] in line for line in head), continues
 
 
 def _find_rolled(path: Path) -> LogFiles | None:
