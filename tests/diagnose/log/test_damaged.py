@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import warnings
 
 import pytest
@@ -130,3 +131,11 @@ def test_flipped_bits_in_a_packed_log_never_end_in_a_traceback(tmp_path_factory,
 @given(st.permutations(range(len(LINES))), st.integers(0, len(LINES)))
 def test_lines_in_any_order_or_missing_never_end_in_a_traceback(tmp_path_factory, order, kept):
     diagnose([LINES[place] for place in order[:kept]], tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize("name", ["Executor Run Time", "JVM GC Time", "Executor Deserialize Time"])
+@pytest.mark.parametrize("value", [2**62, 2**63 - 1, 10**16, -(2**62)])
+def test_a_length_that_no_task_can_have_makes_numpy_not_warn(tmp_path, name, value):
+    """Microseconds of such a length do not fit into 64 bits."""
+    lines = [re.sub(f'"{name}":\\d+'.encode(), f'"{name}":{value}'.encode(), line) for line in LINES]
+    diagnose(lines, tmp_path)
