@@ -25,6 +25,7 @@ LITTLE_TASK_TIME = 0.3
 MOST_FINDINGS = 3
 # A gain below this is not worth a line.
 LEAST_GAIN_SHARE = 0.01
+HAPPEN_ONCE = frozenset({"start-up", "cold batch"})
 _STAGE = re.compile(r"^stage \d+: ")
 
 
@@ -71,6 +72,11 @@ _CAUSES = (
     Cause("batch log", "the offsets and logs of micro-batches",
           "Put the checkpoint on faster storage, or trigger less often with larger batches.",
           ("offsets", "offset log", "commit log")),
+    Cause("source", "asking the source for its newest offsets",
+          "Look at the source: the way to its brokers, how many partitions or files it lists, its timeouts.",
+          ("source offsets",)),
+    Cause("cold batch", "the first batch of a query, which is slow because it is cold",
+          "Restart the query less often; later batches do not pay for this.", ("first batch",)),
     Cause("trigger", "waiting for the next trigger",
           "The query keeps up: a shorter trigger interval would lower its latency, fewer slots its cost.",
           ("trigger wait",)),
@@ -151,7 +157,11 @@ def list_findings(
     view = _View(summary, log, names or {}, rehearsal, active)
     shares = leave_out_idle(share_by_cause(summary), idle)
     whole = "the critical path while jobs ran" if idle else "the critical path"
-    return [_make_finding(key, share, whole, view) for key, share in shares.items() if share >= SMALL_SHARE]
+    found = [_make_finding(key, share, whole, view) for key, share in shares.items() if share >= SMALL_SHARE]
+    if len(found) > 1 and found[0].cause == "cold batch":
+        # a cold start happens once: what the later batches cost comes first
+        found[:2] = reversed(found[:2])
+    return found
 
 
 def leave_out_idle(shares: Mapping[str, float], idle: IdleTime | None) -> dict[str, float]:
@@ -253,11 +263,12 @@ def answer_in_words(found: list[LatencyFinding]) -> str:
     if not found:
         return "Nothing happened in this span, so there is no critical path."
     task_time = sum(item.share for item in found if CAUSES[item.cause].is_task_time)
-    started = sum(item.share for item in found if item.cause == "start-up")
+    started = sum(item.share for item in found if item.cause in HAPPEN_ONCE)
     answer = found[0].sentence
     if found[0].cause == "start-up" and len(found) > 1:
         # a start happens once: the next cause is the one that stays
         answer += f" After it, {found[1].sentence}"
+    answer += "".join(f" {item.sentence}" for item in found[1:] if item.cause == "cold batch")
     if task_time < LITTLE_TASK_TIME * (1 - started):
         answer += " Task time is not your problem; more executors would not help."
     return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from penstock.diagnose.findings.failed_work import FailedWork, find_failed_work
 from penstock.diagnose.findings.idle_time import IdleTime, SlotUse, find_idle_time, measure_slot_use
 from penstock.diagnose.log.application import ApplicationLog
 from penstock.diagnose.log.files import LogFiles, find_logs
+from penstock.diagnose.log.ranges import count_processes
 from penstock.diagnose.log.reader import read_application
 from penstock.diagnose.path.draw import draw_path
 from penstock.diagnose.path.graph import ActivityGraph, Repairs
@@ -22,6 +23,7 @@ from penstock.diagnose.path.participation import Participation, cut_windows, mea
 from penstock.diagnose.path.parts import Part, analyse_log_parts, analyse_trace_parts
 from penstock.diagnose.path.spans import Span
 from penstock.diagnose.path.summary import Summary, join_summaries, mix_shares, summarise, summarise_graph
+from penstock.diagnose.streaming import QueryView, view_queries
 from penstock.diagnose.trace.events import Activity, Indices, is_trace
 from penstock.diagnose.trace.from_log import build_timelines, name_operators
 from penstock.diagnose.whatif.clip import clip_log
@@ -47,6 +49,7 @@ class Diagnosis:
     failed: FailedWork | None = None
     idle: IdleTime | None = None
     slots: SlotUse | None = None
+    streaming: list[QueryView] = field(default_factory=list)
 
     def compare_activities(self) -> dict[str, tuple[float, float, float]]:
         """Return each activity's share of the critical path, of busy time and of one random path."""
@@ -73,6 +76,7 @@ class Diagnosis:
             "profile": self.whole.profile.activity,
             "single_path": self.single_path,
             "what_if": asdict(self.what_if) if self.what_if else None,
+            "streaming": [asdict(query) for query in self.streaming],
             "warnings": self.warnings,
         }
 
@@ -147,7 +151,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 def _diagnose_files(files: LogFiles, span: Span, progress: Callable[[str], None]) -> Diagnosis:
     progress(f"{files.path}: reading {files.size / 1e6:.1f} MB")
-    log = read_application(files)
+    log = read_application(files, count_processes())
     progress(f"{files.path}: analysing {count_of(len(log.tasks), 'task')}")
     return diagnose_log(log, span)
 
@@ -214,6 +218,7 @@ def _build_diagnosis(
         failed=explained.failed,
         idle=explained.idle,
         slots=explained.slots,
+        streaming=view_queries(log, summary.start_us / 1000, summary.end_us / 1000) if log else [],
     )
 
 

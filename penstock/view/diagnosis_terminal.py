@@ -18,6 +18,8 @@ from penstock.diagnose.findings.idle_time import SlotUse
 from penstock.diagnose.path.summary import Summary
 from penstock.diagnose.whatif.scenarios import WhatIf
 from penstock.view import figures
+from penstock.view.streaming_terminal import print_streaming
+from penstock.view.windows_terminal import print_window_table
 from penstock.view.words import name_cause
 
 MOST_SHOWN = 8
@@ -99,6 +101,8 @@ def _print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     _print_shares(console, "channels", share_channels(whole))
     if diagnosis.slots and diagnosis.slots.slot_seconds:
         console.print(describe_slots(diagnosis.slots))
+    print_window_table(diagnosis.windows, console)
+    print_streaming(diagnosis.streaming, console)
     if diagnosis.what_if:
         _print_forecasts(diagnosis.what_if, console)
     console.print("[bold]what to do[/bold]")

@@ -14,7 +14,8 @@ import orjson
 
 from penstock.diagnose.diagnosis import diagnose_log
 from penstock.diagnose.log.files import find_logs
-from penstock.diagnose.log.reader import read_log
+from penstock.diagnose.log.ranges import count_processes
+from penstock.diagnose.log.reader import read_application
 from penstock.diagnose.path.graph import build_graph
 from penstock.diagnose.path.participation import cut_windows, measure_participation
 from penstock.diagnose.path.spans import BYTES_PER_EVENT, Span, find_free_memory
@@ -197,7 +198,7 @@ def run_event_log(extent: Extent, progress: Progress) -> Measurement:
         before = read_peak_memory()
         progress(f"diagnosing {size >> 20} MiB")
         begun = time.perf_counter()
-        log = read_log(find_logs(path)[0].read_lines())
+        log = read_application(find_logs(path)[0], count_processes())
         read = time.perf_counter() - begun
         found = diagnose_log(log, Span(window_us=60_000_000))
         seconds = time.perf_counter() - begun

@@ -19,7 +19,7 @@ from penstock.units.fields import parse_duration
 from penstock.view.diagnosis_page import render_diagnosis_page
 from penstock.view.perfetto import PATH_TRACK, render_perfetto
 from penstock_lab.experiments.diagnosis_speed import TraceShape, generate_trace
-from tests.diagnose.logs import BASE, skewed_job
+from tests.diagnose.logs import BASE, skewed_job, streaming_job
 from tests.diagnose.traces import figure_3_3, trace_of
 
 
@@ -273,3 +273,32 @@ def test_what_does_not_fit_into_the_memory_allowed_is_refused(log, capsys):
 )
 def test_sizes_are_read_as_people_write_them(text, size):
     assert parse_memory(text) == size
+
+
+def test_a_window_shows_in_plain_output(tmp_path):
+    """One line for each window, with what it waited for; without a window there is no such table."""
+    path = write(tmp_path, skewed_job())
+    assert "windows" not in run(path)
+    text = run(path, window_seconds=2.0)
+    assert "5 windows" in text
+    rows = text[text.index("5 windows") :].splitlines()[4:9]
+    assert "the program on the driver" in rows[0]
+    assert all("running tasks" in row and "executor 2 slot" in row for row in rows[2:4])
+
+
+def test_of_very_many_windows_the_first_are_shown(tmp_path):
+    text = run(write(tmp_path, skewed_job()), window_seconds=0.1)
+    assert "85 windows" in text
+    assert "and 25 more; --html and --json have all of them" in text
+
+
+def test_streaming_queries_are_told_batch_by_batch(tmp_path, capsys):
+    slow = {"latestOffset": 2600, "triggerExecution": 4500}
+    path = write(tmp_path, streaming_job(30, {12: slow}))
+    text = run(path)
+    assert "query counts: 30 batches, one every 4 s, median 2 s; 1 slow" in text
+    assert "batch 12 was slow: asking the source took 2.6 s, usually 0.1 s; longer than the trigger" in text
+    assert "asking the source" in text[text.index("slow and newest batches") :]
+    assert "slow and newest" not in run(write(tmp_path, skewed_job(), "app-2"))
+    (query,) = run_json(capsys, path)["streaming"]
+    assert [one["number"] for one in query["batches"] if one["slow_because"]] == [12]

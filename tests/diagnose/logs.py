@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 BASE = 1_700_000_000_000
 
@@ -86,6 +87,13 @@ class LogBuilder:
             }  # fmt: skip
         return self.add("SparkListenerTaskEnd", **fields)
 
+    def progress(self, batch, at, phases, **told):
+        moment = datetime.fromtimestamp((BASE + at) / 1000, tz=UTC).isoformat(timespec="milliseconds")
+        progress = {"id": "abcdefgh-1", "runId": "r", "batchId": batch, "name": "counts", "sources": [],
+                    "timestamp": moment.replace("+00:00", "Z"), "durationMs": phases, **told}  # fmt: skip
+        name = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
+        return self.add(name, progress=progress)
+
     def application_end(self, at):
         return self.add("SparkListenerApplicationEnd", Timestamp=BASE + at)
 
@@ -121,3 +129,19 @@ def many_jobs(count):
             log.end(job, task, "1", at + 20, at + 900, run=850)
         log.stage(job, at + 10, 2, done=at + 910).job_end(job, at + 920)
     return log.application_end(1000 * (count + 2))
+
+
+def streaming_job(count, phases=None, **told):
+    """Batches of 2 s, one every 4 s; `phases` has other lengths for batches, `told` is told of all."""
+    log = LogBuilder().executor("1", 100)
+    for batch in range(count):
+        at, given = 1000 + 4000 * batch, (phases or {}).get(batch, {})
+        properties = {"sql.streaming.queryId": "abcdefgh-1", "streaming.sql.batchId": str(batch)}
+        lengths = {"latestOffset": 100, "walCommit": 200, "queryPlanning": 300, "addBatch": 1200,
+                   "commitOffsets": 150, "triggerExecution": 2000} | given  # fmt: skip
+        begun = at + sum(lengths[name] for name in ("latestOffset", "walCommit", "queryPlanning"))
+        log.job(batch, begun + 100, [batch], properties).stage(batch, begun + 105, 1)
+        log.start(batch, batch, "1", begun + 110).end(batch, batch, "1", begun + 110, begun + 900, run=700)
+        log.stage(batch, begun + 105, 1, done=begun + 905).job_end(batch, begun + 910)
+        log.progress(batch, at, lengths, **told)
+    return log.application_end(1000 + 4000 * count)

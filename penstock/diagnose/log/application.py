@@ -93,13 +93,42 @@ class Executor:
 
 
 @dataclass(frozen=True, slots=True)
+class StateOperator:
+    """A stateful operator in one micro-batch; times are milliseconds, summed over its tasks."""
+
+    name: str
+    rows: float
+    updated: float
+    removed: float
+    late: float
+    memory_bytes: float
+    update_ms: float
+    removal_ms: float
+    commit_ms: float
+    measures: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
-    """A micro-batch from its progress event; phases are milliseconds."""
+    """A micro-batch from its progress event; phases are milliseconds, what it does not tell is 0 or -1."""
 
     run: str
     start: int
     phases: Mapping[str, float]
     line: int
+    query: str = ""
+    number: int = -1
+    rows_in: float = 0.0
+    offered_per_second: float = 0.0
+    processed_per_second: float = 0.0
+    rows_out: float = 0.0
+    watermark: int = -1
+    states: tuple[StateOperator, ...] = ()
+
+    @property
+    def milliseconds(self) -> float:
+        """The time from the trigger to the end of the batch."""
+        return self.phases.get("triggerExecution", 0.0)
 
 
 @dataclass(slots=True)
@@ -151,6 +180,7 @@ _LOGGED_IN, _LOGGED_OUT = "Shuffle Read Metrics", "Shuffle Write Metrics"
 _LIVE_IN, _LIVE_OUT = "shuffleReadMetrics", "shuffleWriteMetrics"
 # Spark counts some times in nanoseconds; columns are milliseconds.
 _NANOSECONDS = 1_000_000
+_MOST_COUNTED = 10**14
 TASK_METRICS = (
     TaskMetric("deserialise", ("", "Executor Deserialize Time"), ("", "executorDeserializeTime")),
     TaskMetric("run", ("", "Executor Run Time"), ("", "executorRunTime")),
@@ -193,5 +223,12 @@ def _sum_metrics(metrics: Fields, names: tuple[tuple[str, str, str, int], ...]) 
     for column, section, name, unit in names:
         if section not in sections:
             sections[section] = metrics.get(section) or {}
-        found[column] += int(sections[section].get(name, 0)) // unit
+        found[column] += _read_count(int(sections[section].get(name, 0)) // unit)
     return found
+
+
+def _read_count(count: int) -> int:
+    """Return a length or a count, at least 0; reject one that sums of microseconds could not hold."""
+    if count > _MOST_COUNTED:
+        raise ValueError(f"{count} is no length or count")
+    return max(0, count)

@@ -23,6 +23,8 @@ _GZIP = 16 + zlib.MAX_WBITS
 _LZ4_MAGIC, _LZ4_HEADER = b"LZ4Block", 21
 _LZF_MAGIC = b"ZV"
 _SNAPPY_MAGIC, _SNAPPY_HEADER = b"\x82SNAPPY\x00", 16
+# Spark packs blocks of 32 kB by default; lz4-java and snappy-java allow at most 32 MB and 512 MB.
+_LARGEST_BLOCK = 1 << 29
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -69,11 +71,14 @@ def read_lz4(stream: ByteStream) -> Iterator[bytes]:
     while len(header := stream.read(_LZ4_HEADER)) == _LZ4_HEADER and header.startswith(_LZ4_MAGIC):
         method = header[8] & 0xF0
         packed, size = struct.unpack_from("<ii", header, 9)
+        if not (0 <= packed <= _LARGEST_BLOCK and 0 <= size <= _LARGEST_BLOCK):
+            return
         block = stream.read(packed)
-        if len(block) < packed:
+        unpacked = block if method == 0x10 else _unpack(block, size, "lz4_raw")
+        if len(block) < packed or unpacked is None:
             return
         if size:
-            yield block if method == 0x10 else pa.decompress(block, size, "lz4_raw", asbytes=True)
+            yield unpacked
 
 
 def read_snappy(stream: ByteStream) -> Iterator[bytes]:
@@ -82,10 +87,24 @@ def read_snappy(stream: ByteStream) -> Iterator[bytes]:
         return
     while len(length := stream.read(4)) == 4:
         size = struct.unpack(">i", length)[0]
-        block = stream.read(size)
-        if len(block) < size:
+        if not 0 <= size <= _LARGEST_BLOCK:
             return
-        yield pa.decompress(block, _read_varint(block), "snappy", asbytes=True)
+        block = stream.read(size)
+        unpacked = _unpack(block, _read_varint(block[:5]), "snappy")
+        if len(block) < size or unpacked is None:
+            return
+        yield unpacked
+
+
+def _unpack(block: bytes, size: int, codec: str) -> bytes | None:
+    """Return the `size` bytes of a packed block, or None if it is broken."""
+    if size > _LARGEST_BLOCK:
+        return None
+    try:
+        return bytes(pa.decompress(block, size, codec, asbytes=True)) if size else b""
+    except (OSError, ValueError):
+        # Arrow's errors for broken input are among these
+        return None
 
 
 def _read_varint(block: bytes) -> int:
@@ -160,12 +179,34 @@ CODECS: dict[str, Callable[[ByteStream], Iterator[bytes]]] = {
 }
 
 
+# The first bytes of each format; an event log that is not packed begins with a JSON object.
+_MAGIC = (
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\x1f\x8b", "gz"),
+    (_LZ4_MAGIC, "lz4"),
+    (_SNAPPY_MAGIC, "snappy"),
+    (_LZF_MAGIC, "lzf"),
+    (b"{", ""),
+)
+LONGEST_MAGIC = max(len(magic) for magic, _ in _MAGIC)
+
+
+def choose_codec(head: bytes, suffix: str) -> Callable[[ByteStream], Iterator[bytes]] | None:
+    """Return the reader of a packed file by its first bytes, else by its suffix; None if it is plain."""
+    named = next((name for magic, name in _MAGIC if head.startswith(magic)), suffix)
+    return CODECS.get(named)
+
+
 def split_lines(chunks: Iterator[bytes], whole_only: bool = False) -> Iterator[bytes]:
     """Yield the lines of the chunks; without `whole_only` also a last one that has no end and may be cut."""
-    rest = b""
+    # a line may be longer than many chunks: it is joined once, when its end is there
+    begun: list[bytes] = []
     for chunk in chunks:
-        parts = (rest + chunk).split(b"\n")
-        rest = parts.pop()
-        yield from parts
-    if rest and not whole_only:
+        first, *others = chunk.split(b"\n")
+        begun.append(first)
+        if others:
+            yield b"".join(begun)
+            yield from others[:-1]
+            begun = [others[-1]]
+    if not whole_only and (rest := b"".join(begun)):
         yield rest

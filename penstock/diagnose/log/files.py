@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from penstock.diagnose.log.codec import CODECS, read_plain, split_lines
+from penstock.diagnose.log.codec import (
+    CHUNK,
+    LONGEST_MAGIC,
+    ByteStream,
+    choose_codec,
+    read_plain,
+    split_lines,
+)
 from penstock.errors import BadInput
 
 _ROLLED = re.compile(r"^events_(\d+)_")
@@ -23,6 +31,11 @@ _STATUS = "appstatus_"
 _IN_PROGRESS = ".inprogress"
 _COMPACT = ".compact"
 _STEP = 1 << 16
+# A vendor rolls logs to eventlog-<date>.gz; the newest part has no date.
+_VENDOR_NEWEST = "eventlog"
+# An application's start is among the first events: properties and executors may come before it.
+_HEAD_LINES = 50
+_STARTS = (b"SparkListenerApplicationStart", b"SparkListenerLogStart")
 
 Marks = Mapping[str, int]
 
@@ -43,7 +56,7 @@ class LogFiles:
     def read_lines(self) -> Iterator[bytes]:
         """Yield every line of every file, decompressed."""
         for file in self.files:
-            yield from _read_lines(file)
+            yield from read_file_lines(file)
 
 
 def find_logs(path: Path) -> list[LogFiles]:
@@ -52,8 +65,7 @@ def find_logs(path: Path) -> list[LogFiles]:
         raise BadInput(f"{path}: there is no such file or directory")
     if path.is_file():
         if path.suffix == ".zip":
-            # the history server hands out logs as archives
-            raise BadInput(f"{path}: is a zip archive; unpack it and name the event log inside")
+            raise _refuse_archive(path)
         return [_single(path)]
     logs = _find_inside(path)
     if not logs:
@@ -73,15 +85,78 @@ def _single(file: Path) -> LogFiles:
 def _find_inside(directory: Path) -> list[LogFiles]:
     if rolled := _find_rolled(directory):
         return [rolled]
-    entries = (entry for entry in sorted(directory.iterdir()) if not entry.name.startswith((".", _STATUS)))
     logs: list[LogFiles] = []
-    for entry in entries:
+    single: list[Path] = []
+    for entry in sorted(directory.iterdir()):
+        if entry.name.startswith((".", _STATUS)):
+            continue
         if entry.is_dir():
             rolled = _find_rolled(entry)
             logs += [rolled] if rolled else []
         elif entry.suffix not in {".crc", ".parquet", ".zip"}:
-            logs.append(_single(entry))
-    return logs
+            single.append(entry)
+    return sorted([*logs, *_join_parts(single)], key=lambda log: log.path)
+
+
+def _join_parts(files: list[Path]) -> list[LogFiles]:
+    """Return logs of these files; one that continues another is a part of it, not a log."""
+    later = [file for file in files if len(files) > 1 and _continues_another(file)]
+    first = [file for file in files if file not in later]
+    parts = {file: [file] for file in first}
+    for file in later:
+        parts.setdefault(_choose_first(file, first), []).append(file)
+    return [_join_files(sorted(held, key=_order_parts)) for held in parts.values()]
+
+
+def _choose_first(file: Path, first: list[Path]) -> Path:
+    """Return the file that this one continues: the only one, or the one with most of the same name."""
+    starting = [one for one in first if _starts_application(one)]
+    if len(starting) == 1:
+        return starting[0]
+    return max(
+        (one for one in starting if file.name.startswith(one.name.partition(".")[0])),
+        key=lambda one: len(one.name),
+        default=file,
+    )
+
+
+def _join_files(files: list[Path]) -> LogFiles:
+    return LogFiles(files[0], tuple(files), any(file.name.endswith(_IN_PROGRESS) for file in files))
+
+
+def _order_parts(file: Path) -> tuple[bool, list[tuple[int, str]]]:
+    """Order parts by the numbers in their names; the one that is still written has no date yet."""
+    pieces = re.findall(r"(\d+)|(\D+)", file.name)
+    return file.name == _VENDOR_NEWEST, [(int(number or -1), text) for number, text in pieces]
+
+
+def _starts_application(file: Path) -> bool:
+    return _look_at(file)[0]
+
+
+def _continues_another(file: Path) -> bool:
+    return _look_at(file)[1]
+
+
+def _look_at(file: Path) -> tuple[bool, bool]:
+    """Return whether a file starts an application, and whether it has events but no such start."""
+    try:
+        found = file.stat()
+    except OSError:
+        return False, False
+    return _look_at_head(file, found.st_ino, min(found.st_size, CHUNK))
+
+
+@lru_cache(maxsize=1 << 16)
+def _look_at_head(file: Path, _inode: int, _size: int) -> tuple[bool, bool]:
+    """Look at the first lines of a file, once until it has grown: a directory may be followed for days."""
+    try:
+        head = list(islice(read_file_lines(file), _HEAD_LINES))
+    except BadInput:
+        return False, False
+    begins = any(start in line for line in head for start in _STARTS)
+    continues = bool(head) and head[0].startswith(b'{"Event":') and not begins
+    return any(_STARTS[0] in line for line in head), continues
 
 
 def _find_rolled(path: Path) -> LogFiles | None:
@@ -99,13 +174,37 @@ def _name_codec(file: Path) -> str:
     return file.name.removesuffix(_IN_PROGRESS).removesuffix(_COMPACT).rpartition(".")[2]
 
 
-def _read_lines(file: Path) -> Iterator[bytes]:
-    """Yield the lines of one file, decompressed as the end of its name says."""
+def read_file_lines(file: Path) -> Iterator[bytes]:
+    """Yield the lines of one file, decompressed as its content says."""
     try:
         with file.open("rb") as stream:
-            yield from split_lines(CODECS.get(_name_codec(file), read_plain)(stream))
+            codec = _open_codec(file, stream) or read_plain
+            yield from split_lines(codec(stream))
     except OSError as error:
         raise _refuse(file, error) from error
+
+
+def is_plain(file: Path) -> bool:
+    """Return whether a file is not packed, so that it can be read from anywhere."""
+    try:
+        with file.open("rb") as stream:
+            return _open_codec(file, stream) is None
+    except OSError as error:
+        raise _refuse(file, error) from error
+
+
+def _open_codec(file: Path, stream: BinaryIO) -> Callable[[ByteStream], Iterator[bytes]] | None:
+    """Return the reader of a packed file, None for a plain one; refuse an archive."""
+    head = stream.read(LONGEST_MAGIC)
+    stream.seek(0)
+    if head.startswith(b"PK\x03\x04"):
+        raise _refuse_archive(file)
+    return choose_codec(head, _name_codec(file))
+
+
+def _refuse_archive(file: Path) -> BadInput:
+    # the history server hands out logs as archives
+    return BadInput(f"{file}: is a zip archive; unpack it and name the event log inside")
 
 
 def _refuse(file: Path, error: OSError) -> BadInput:
@@ -143,15 +242,10 @@ def find_growth(start: Marks, end: Marks) -> list[tuple[str, int, int]]:
     is_rolled = any(_ROLLED.match(name) for name in start)
     return [
         (name, start.get(name, 0), size)
-        for name, size in sorted(end.items(), key=lambda item: _order_by_number(item[0]))
+        for name, size in sorted(end.items(), key=lambda item: _order_parts(Path(item[0])))
         # a compacted file repeats events of the files that were read before
         if size > start.get(name, 0) and not (name.endswith(_COMPACT) and is_rolled)
     ]
-
-
-def _order_by_number(name: str) -> tuple[int, str]:
-    found = _ROLLED.match(name)
-    return int(found[1]) if found else 0, name
 
 
 def read_tail(log: Path, name: str, start: int, end: int) -> Iterator[bytes]:
@@ -162,8 +256,8 @@ def read_tail(log: Path, name: str, start: int, end: int) -> Iterator[bytes]:
         # compaction removes files after it has copied their events
         return
     try:
-        codec = CODECS.get(_name_codec(file))
         with file.open("rb") as stream:
+            codec = _open_codec(file, stream)
             if codec is None:
                 stream.seek(_find_line_start(stream, start))
                 rest = iter(lambda: stream.read(min(_STEP, max(0, end - stream.tell()))), b"")

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import orjson
 
 from penstock.diagnose.log.application import (
-    FAILED,
-    KILLED,
     RUNNING,
     SUCCEEDED,
     TASK_COLUMNS,
     ApplicationLog,
     Batch,
+    Column,
     Executor,
     Fields,
     SparkJob,
@@ -28,26 +25,31 @@ from penstock.diagnose.log.application import (
     Tasks,
     read_logged_metrics,
 )
+from penstock.diagnose.log.checks import count_missing_tasks, explain_old_version, leave_out_stray_times
 from penstock.diagnose.log.failures import (
     TaskFailure,
     read_job_failure,
     read_task_failure,
     shorten_message,
 )
-from penstock.diagnose.log.files import LogFiles
+from penstock.diagnose.log.fields import (
+    END_OF_TIMES,
+    name_chain,
+    read_integers,
+    read_name,
+    read_outcome,
+    sum_sql_times,
+)
+from penstock.diagnose.log.files import LogFiles, is_plain, read_file_lines
+from penstock.diagnose.log.lines import drop_accumulables, is_of_a_good_task
 from penstock.diagnose.log.plans import describe_scopes
+from penstock.diagnose.log.progress import read_progress
+from penstock.diagnose.log.ranges import LARGE_BYTES, LogPart, cut_ranges, feed_in_parts
 from penstock.errors import BadInput
 
-_END_OF_TIMES = 10**14
-"""Milliseconds up to the year 5138; a later time is an error, and might overflow in microseconds."""
 _MOST_CORES = 100_000
 """Of one executor; a larger number is an error, and the cores count as unknown."""
 _PREFIX = b'{"Event":"'
-_SQL_TIMES = {
-    "time to commit changes": "state_commit",
-    "RocksDB: load - time taken to load the store": "state_load",
-    "time to execute Python code": "python",
-}
 _HANDLERS = {
     "SparkListenerLogStart": "_log_start",
     "SparkListenerApplicationStart": "_application_start",
@@ -117,11 +119,53 @@ class EventLogReader:
             if line:
                 self._parse(line)
 
+    def read_part(self, lines: Iterable[bytes]) -> LogPart:
+        """Parse the good tasks of a range of a log; other lines are returned with what was read."""
+        others = []
+        for line in lines:
+            self._line += 1
+            if line and is_of_a_good_task(line):
+                self._parse(line)
+            elif line and is_wanted(line):
+                others.append((self._line, line))
+        columns = {name: np.array(column, dtype=np.int64) for name, column in self._columns.items()}
+        executors, warnings = tuple(self._executor_places), dict(self._warnings)
+        return LogPart(self._line, self._latest, columns, executors, others, warnings)
+
+    def take_part(self, part: LogPart) -> None:
+        """Continue with a range that another reader has read; what is told of a task later holds."""
+        before = self._line
+        places = [
+            self._executor_places.setdefault(name, len(self._executor_places)) for name in part.executors
+        ]
+        columns = dict(part.columns)
+        columns["executor"] = np.array(places, dtype=np.int64)[columns["executor"]]
+        columns["started"] = columns["started"] + before
+        columns["ended"] = np.where(columns["ended"] >= 0, columns["ended"] + before, -1)
+        self._join_tasks(columns)
+        self._latest = max(self._latest, part.latest)
+        self._warnings.update(part.warnings)
+        for number, line in part.others:
+            self._line = before + number
+            self._parse(line)
+        self._line = before + part.lines
+
+    def _join_tasks(self, columns: Mapping[str, Column]) -> None:
+        tasks = columns["task"].tolist()
+        rows = np.array([self._rows.get(task, -1) for task in tasks], dtype=np.int64)
+        ended = (rows >= 0) & (columns["ended"] >= 0)
+        for name, column in self._columns.items():
+            if name != "started":
+                np.frombuffer(column, dtype=np.int64)[rows[ended]] = columns[name][ended]
+            column.frombytes(columns[name][rows < 0].tobytes())
+        new = (task for task, row in zip(tasks, rows.tolist(), strict=True) if row < 0)
+        self._rows.update(zip(new, range(len(self._rows), len(self._columns["task"])), strict=True))
+
     def _parse(self, line: bytes) -> None:
         if not is_wanted(line):
             return
         try:
-            event = orjson.loads(line)
+            event = orjson.loads(drop_accumulables(line))
             handler = self._handlers.get(str(event["Event"]).rpartition(".")[2])
             if handler:
                 handler(event)
@@ -131,17 +175,19 @@ class EventLogReader:
             self._warnings["events with missing or bad fields"] += 1
 
     def _note_time(self, time: int) -> int:
-        if not -1 <= time < _END_OF_TIMES:
+        if not -1 <= time < END_OF_TIMES:
             raise ValueError(f"{time} is no time in milliseconds")
         self._latest = max(self._latest, time)
         return time
 
     def _log_start(self, event: Fields) -> None:
-        self._facts["Spark Version"] = str(event.get("Spark Version", ""))
+        self._facts["Spark Version"] = read_name(event.get("Spark Version", ""))
 
     def _application_start(self, event: Fields) -> None:
         self._start = self._note_time(int(event["Timestamp"]))
-        self._facts |= {"App ID": str(event.get("App ID", "")), "App Name": str(event.get("App Name", ""))}
+        self._facts |= {name: read_name(event.get(name, "")) for name in ("App ID", "App Name")}
+        if event.get("App Attempt ID"):
+            self._facts["App Name"] += f", attempt {read_name(event['App Attempt ID'])}"
 
     def _application_end(self, event: Fields) -> None:
         self._end = self._note_time(int(event["Timestamp"]))
@@ -154,14 +200,14 @@ class EventLogReader:
         }
 
     def _executor_added(self, event: Fields) -> None:
-        executor = self._find_executor(str(event["Executor ID"]))
+        executor = self._find_executor(read_name(event["Executor ID"]))
         cores = int(event["Executor Info"].get("Total Cores") or 0)
         executor.cores = cores if 0 <= cores < _MOST_CORES else 0
-        executor.host = str(event["Executor Info"].get("Host", ""))
+        executor.host = read_name(event["Executor Info"].get("Host", ""))
         executor.added, executor.line = self._note_time(int(event["Timestamp"])), self._line
 
     def _executor_removed(self, event: Fields) -> None:
-        executor = self._find_executor(str(event["Executor ID"]))
+        executor = self._find_executor(read_name(event["Executor ID"]))
         executor.removed = self._note_time(int(event["Timestamp"]))
         executor.reason = shorten_message(str(event.get("Removed Reason") or ""))
 
@@ -174,8 +220,8 @@ class EventLogReader:
             job=int(event["Job ID"]),
             started=self._note_time(int(event["Submission Time"])),
             line=self._line,
-            stages=_to_integers(event.get("Stage IDs") or ()),
-            query=str(properties.get("sql.streaming.queryId", "")),
+            stages=read_integers(event.get("Stage IDs") or ()),
+            query=read_name(properties.get("sql.streaming.queryId", "")),
             execution=int(properties.get("spark.sql.execution.id") or -1),
         )
         # stages that reuse the output of an earlier job are skipped, and no other event names them
@@ -191,9 +237,9 @@ class EventLogReader:
     def _update_stage(self, information: Fields) -> Stage:
         key = int(information["Stage ID"]), int(information.get("Stage Attempt ID", 0))
         stage = self._stages.setdefault(key, Stage(*key))
-        stage.name = str(information.get("Stage Name", stage.name))
+        stage.name = read_name(information.get("Stage Name", stage.name))
         stage.tasks = int(information.get("Number of Tasks", stage.tasks))
-        stage.parents = _to_integers(information.get("Parent IDs") or stage.parents)
+        stage.parents = read_integers(information.get("Parent IDs") or stage.parents)
         rdds = information.get("RDD Info") or ()
         stage.chain = stage.chain or name_chain(rdds)
         # Spark lists the stage's own RDD first, then those it is computed from
@@ -219,7 +265,7 @@ class EventLogReader:
         if task in self._rows:
             return self._rows[task]
         executor = self._executor_places.setdefault(
-            str(information["Executor ID"]), len(self._executor_places)
+            read_name(information["Executor ID"]), len(self._executor_places)
         )
         known = {
             "task": task,
@@ -256,15 +302,15 @@ class EventLogReader:
                 return  # its output was lost later; what it took has been read
         columns["finish"][row] = self._note_time(finish)
         columns["ended"][row] = self._line
-        columns["getting_result"][row] = int(information.get("Getting Result Time") or -1)
-        columns["outcome"][row] = _read_outcome(event, information)
+        columns["getting_result"][row] = min(int(information.get("Getting Result Time") or -1), finish)
+        columns["outcome"][row] = read_outcome(event, information)
         metrics = event.get("Task Metrics")
         if not metrics:
             self._warnings["finished tasks without metrics"] += 1
             return
         for name, value in read_logged_metrics(metrics).items():
             columns[name][row] = value
-        for name, value in _sum_sql_times(information.get("Accumulables") or ()).items():
+        for name, value in sum_sql_times(information.get("Accumulables") or ()).items():
             columns[name][row] = value
 
     def _execution_start(self, event: Fields) -> None:
@@ -285,25 +331,20 @@ class EventLogReader:
             execution.ended, execution.ended_at_line = self._note_time(int(event["time"])), self._line
 
     def _query_started(self, event: Fields) -> None:
-        self._names[str(event["id"])] = str(event.get("name") or str(event["id"])[:8])
+        self._names[read_name(event["id"])] = read_name(event.get("name") or str(event["id"])[:8])
 
     def _query_progress(self, event: Fields) -> None:
-        progress = event["progress"]
-        if isinstance(progress, str):
-            progress = orjson.loads(progress)
-        self._names.setdefault(str(progress["id"]), str(progress.get("name") or str(progress["id"])[:8]))
-        start = datetime.fromisoformat(str(progress["timestamp"]).replace("Z", "+00:00"))
-        phases = {name: float(value) for name, value in (progress.get("durationMs") or {}).items()}
-        begun = round(start.timestamp() * 1000)
-        self._note_time(begun + int(phases.get("triggerExecution", 0)))
-        self._batches.append(Batch(str(progress.get("runId", "")), begun, phases, self._line))
+        progress, batch = read_progress(event, self._line)
+        self._names.setdefault(batch.query, read_name(progress.get("name") or batch.query[:8]))
+        self._note_time(batch.start + int(batch.milliseconds))
+        self._batches.append(batch)
 
     def build_log(self) -> ApplicationLog:
         """Return the application as the lines so far describe it."""
         columns = {name: np.array(column, dtype=np.int64) for name, column in self._columns.items()}
         launched = columns["launch"]
         first = self._start if self._start >= 0 else int(launched.min()) if len(launched) else self._latest
-        return ApplicationLog(
+        log = ApplicationLog(
             application=self._facts["App ID"],
             name=self._facts["App Name"],
             spark_version=self._facts["Spark Version"],
@@ -322,6 +363,7 @@ class EventLogReader:
             failures=tuple(self._failures),
             properties=dict(self._properties),
         )
+        return leave_out_stray_times(log, self._start, self._end)
 
 
 def is_wanted(line: bytes) -> bool:
@@ -332,48 +374,24 @@ def is_wanted(line: bytes) -> bool:
     return name.rpartition(b".")[2] in _WANTED
 
 
-def name_chain(rdds: Iterable[Fields]) -> str:
-    """Return the plan nodes that a stage runs, from input to output, as the scopes of its RDDs name them."""
-    names: list[str] = []
-    for rdd in sorted(rdds, key=lambda rdd: int(rdd["RDD ID"])):
-        scope = rdd.get("Scope")
-        name = str(orjson.loads(scope)["name"]) if scope else ""
-        if name and name not in names[-1:]:
-            names.append(name)
-    return " > ".join(dict.fromkeys(names))
-
-
-def _to_integers(identifiers: Iterable[Any]) -> tuple[int, ...]:
-    return tuple(int(one) for one in identifiers)
-
-
-def _read_outcome(event: Fields, information: Fields) -> int:
-    if information.get("Killed"):
-        return KILLED
-    reason = (event.get("Task End Reason") or {}).get("Reason", "Success")
-    return SUCCEEDED if reason == "Success" and not information.get("Failed") else FAILED
-
-
-def _sum_sql_times(accumulables: Iterable[Fields]) -> dict[str, int]:
-    """Return the task's milliseconds in state stores and Python code, where SQL metrics have them."""
-    times = dict.fromkeys(_SQL_TIMES.values(), 0)
-    for value in accumulables:
-        column = _SQL_TIMES.get(str(value.get("Name")))
-        if column:
-            times[column] += int(value.get("Update") or 0)
-    return times
-
-
 def read_log(lines: Iterable[bytes]) -> ApplicationLog:
     """Return the application that these lines of an event log describe."""
     reader = EventLogReader()
     reader.feed(lines)
-    return reader.build_log()
+    return count_missing_tasks(reader.build_log())
 
 
-def read_application(files: LogFiles) -> ApplicationLog:
-    """Return the application that a log on disk describes; refuse what is not an event log."""
-    log = read_log(files.read_lines())
+def read_application(files: LogFiles, processes: int = 1) -> ApplicationLog:
+    """Return the application that a log on disk describes, read by so many processes; refuse other files."""
+    reader = EventLogReader()
+    for file in files.files:
+        if processes > 1 and file.stat().st_size >= LARGE_BYTES and is_plain(file):
+            feed_in_parts(reader, file, cut_ranges(file), processes)
+        else:
+            reader.feed(read_file_lines(file))
+    log = count_missing_tasks(reader.build_log())
     if not log.lines or (log.start < 0 and not len(log.tasks)):
         raise BadInput(f"{files.path}: is not a Spark event log, or holds no event yet")
+    if refusal := explain_old_version(log.spark_version):
+        raise BadInput(f"{files.path}: {refusal}")
     return log

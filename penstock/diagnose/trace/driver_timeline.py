@@ -30,6 +30,9 @@ RESULTS = (Activity.PROCESSING, Work(DRIVER, "result handling"))
 EXECUTOR_START = (Activity.IO, Work(DRIVER, "executor start"))
 TRIGGER_WAIT = (Activity.IO, Work(DRIVER, "trigger wait"))
 WAITING = (Activity.WAITING, Work(DRIVER, "waiting for tasks"))
+COLD_BATCH = (Activity.PROCESSING, Work(DRIVER, "first batch"))
+# The log has no task where there must have been one.
+LOST = (Activity.UNKNOWN, Work(DRIVER, "lost"))
 # What the driver did before a mark while a job is active.
 INSIDE_JOB = {
     "result": WAITING,
@@ -40,8 +43,10 @@ INSIDE_JOB = {
     "executor added": EXECUTOR_START,
 }
 # The phases of a micro-batch before and after its jobs, in Spark's order.
+# Before Spark 3 asking the source for its newest offsets had other names.
+_SOURCE = (Activity.IO, Work(DRIVER, "source offsets"))
 BEFORE_JOBS = (
-    ("latestOffset", (Activity.IO, Work(DRIVER, "offsets"))),
+    *((name, _SOURCE) for name in ("setOffsetRange", "getEndOffset", "getOffset", "latestOffset")),
     ("walCommit", (Activity.IO, Work(DRIVER, "offset log"))),
     ("getBatch", (Activity.IO, Work(DRIVER, "offsets"))),
     ("queryPlanning", PLANNING),
@@ -50,6 +55,8 @@ AFTER_JOBS = (
     ("commitBatch", (Activity.IO, Work(DRIVER, "commit log"))),
     ("commitOffsets", (Activity.IO, Work(DRIVER, "commit log"))),
 )
+# A phase of a run's first batch is a cold start if it takes this many times the median of the later ones.
+COLD_RATIO, COLD_LEAST_MS, COLD_LEAST_BATCHES = 3.0, 500.0, 2
 # No task is shorter: a message needs time to travel, and the log counts in milliseconds.
 SHORTEST_TASK_US = 10
 _NEVER = 1 << 62
@@ -96,19 +103,22 @@ def build_driver_timeline(log: ApplicationLog, operators: Sequence[str]) -> Driv
 
 def _collect_marks(log: ApplicationLog) -> Iterator[Mark]:
     tasks = log.tasks
-    for task in range(len(tasks)):
-        yield Mark(int(tasks["launch"][task]), int(tasks["started"][task]), "launch", task)
-        if tasks["finish"][task] >= 0:
-            yield Mark(int(tasks["finish"][task]), int(tasks["ended"][task]), "result", task)
+    times = (tasks[name].tolist() for name in ("launch", "started", "finish", "ended"))
+    for task, (launch, started, finish, ended) in enumerate(zip(*times, strict=True)):
+        yield Mark(launch, started, "launch", task)
+        if finish >= 0:
+            yield Mark(finish, ended, "result", task)
     for job in log.jobs.values():
         yield Mark(job.started, job.line, "job start", int(bool(job.query)))
         if job.ended >= 0:
             yield Mark(job.ended, job.ended_at_line, "job end")
+    with_tasks = set(np.unique(tasks["stage"]).tolist())
     for stage in log.stages.values():
         if stage.submitted >= 0:
             yield Mark(stage.submitted, stage.submitted_at_line, "stage submitted")
         if stage.completed >= 0:
-            yield Mark(stage.completed, stage.completed_at_line, "stage completed")
+            known = int(stage.stage in with_tasks)
+            yield Mark(stage.completed, stage.completed_at_line, "stage completed", known)
     for execution in log.executions:
         yield Mark(execution.started, execution.line, "execution start")
         if execution.ended >= 0:
@@ -116,23 +126,53 @@ def _collect_marks(log: ApplicationLog) -> Iterator[Mark]:
     for executor in log.executors.values():
         if executor.added >= 0:
             yield Mark(executor.added, executor.line, "executor added")
-    seen: set[str] = set()
-    for batch in log.batches:
-        yield from _mark_batch(batch, PROGRAM if batch.run not in seen else TRIGGER_WAIT)
-        seen.add(batch.run)
+    yield from _mark_batches(log.batches)
     yield Mark(log.end, log.lines + 1, "end")
 
 
-def _mark_batch(batch: Batch, before: Label) -> Iterator[Mark]:
+def _mark_batches(batches: Sequence[Batch]) -> Iterator[Mark]:
+    cold = {batch.line: phases for batch, phases in find_cold_phases(batches)}
+    seen: set[str] = set()
+    for batch in batches:
+        before = PROGRAM if batch.run not in seen else TRIGGER_WAIT
+        yield from _mark_batch(batch, before, cold.get(batch.line, frozenset()))
+        seen.add(batch.run)
+
+
+def find_cold_phases(batches: Sequence[Batch]) -> Iterator[tuple[Batch, frozenset[str]]]:
+    """Yield the first batch of each run with the phases that took far longer than in its later batches."""
+    runs: dict[str, list[Batch]] = {}
+    for batch in batches:
+        runs.setdefault(batch.run, []).append(batch)
+    for first, *others in runs.values():
+        # a trigger that found nothing to do tells nothing about the cost of a batch
+        later = [batch for batch in others if "addBatch" in batch.phases] or others
+        if len(later) < COLD_LEAST_BATCHES:
+            continue
+        usual = {
+            name: float(np.median([one.phases.get(name, 0.0) for one in later])) for name in first.phases
+        }
+        yield (
+            first,
+            frozenset(
+                name
+                for name, length in first.phases.items()
+                if length > COLD_RATIO * usual[name] and length - usual[name] >= COLD_LEAST_MS
+            ),
+        )
+
+
+def _mark_batch(batch: Batch, before: Label, cold: frozenset[str]) -> Iterator[Mark]:
     at = float(batch.start)
     yield Mark(batch.start, batch.line, "phase", 0, before)
     for name, label in BEFORE_JOBS:
         at += batch.phases.get(name, 0.0)
         if batch.phases.get(name):
-            yield Mark(int(at), batch.line, "phase", 1, label)
-    end = batch.start + batch.phases.get("triggerExecution", 0.0)
-    tail = [(batch.phases.get(name, 0.0), label) for name, label in AFTER_JOBS]
-    begins = end - sum(length for length, _ in tail)
+            yield Mark(int(at), batch.line, "phase", 1, COLD_BATCH if name in cold else label)
+    tail = [
+        (batch.phases.get(name, 0.0), COLD_BATCH if name in cold else label) for name, label in AFTER_JOBS
+    ]
+    begins = batch.start + batch.milliseconds - sum(length for length, _ in tail)
     if begins > at:
         yield Mark(int(begins), batch.line, "phase", 2, RESULTS)
     for length, label in tail:
@@ -146,7 +186,8 @@ class _Sweep:
 
     def __init__(self, log: ApplicationLog, operators: Sequence[str]) -> None:
         tasks = log.tasks
-        self._launching = [(Activity.SCHEDULING, Work(name, "task launch")) for name in operators]
+        labels = {name: (Activity.SCHEDULING, Work(name, "task launch")) for name in set(operators)}
+        self._launching = [labels[name] for name in operators]
         self._noted: list[int] = tasks["finish"].tolist()
         # a task is over once its measured time has passed at the earliest; without metrics that is unknown
         busy = tasks["deserialise"] + tasks["run"] + tasks["result_serialise"]
@@ -156,9 +197,10 @@ class _Sweep:
         self._executor: list[int] = tasks["executor"].tolist()
         known = (log.executors.get(name) for name in tasks.executors)
         self._room = [executor.cores if executor and executor.cores else _NEVER for executor in known]
+        self._has_executors = any(one.removed < 0 for one in log.executors.values())
         self._there: list[set[int]] = [set() for _ in tasks.executors]
-        self._launch = np.full(len(tasks), -1, dtype=np.int64)
-        self._finish = np.full(len(tasks), -1, dtype=np.int64)
+        # lists: numpy takes longer to store one value
+        self._launch, self._finish = [-1] * len(tasks), [-1] * len(tasks)
         self._clock = self._begun = log.start * 1000
         self._jobs = self._executions = 0
         self._done: list[DriverActivity] = []
@@ -170,7 +212,7 @@ class _Sweep:
             return  # taken before the launch that reused its slot
         at = max(mark.time_ms * 1000, self._clock + 1)
         if mark.kind == "result":
-            at = max(at, int(self._launch[mark.subject]) + SHORTEST_TASK_US)
+            at = max(at, self._launch[mark.subject] + SHORTEST_TASK_US)
             self._finish[mark.subject] = at
             self._there[self._executor[mark.subject]].discard(mark.subject)
         elif mark.kind == "launch":
@@ -199,8 +241,17 @@ class _Sweep:
         if mark.kind == "launch":
             return self._launching[mark.subject]
         if mark.kind == "end":
-            return PROGRAM if self._jobs <= 0 else WAITING
+            return PROGRAM if self._jobs <= 0 else self._label_unfinished_job()
+        if mark.kind == "stage completed" and not mark.subject and self._jobs > 0:
+            return LOST
         return INSIDE_JOB.get(mark.kind) if self._jobs > 0 else self._label_between_jobs(mark)
+
+    def _label_unfinished_job(self) -> Label:
+        """Return what the driver does at the end of a log that ends within a job."""
+        if any(self._there):
+            return WAITING
+        # nobody works for the driver to wait for: without a task the job waits for an executor
+        return LOST if self._has_executors else EXECUTOR_START
 
     def _label_between_jobs(self, mark: Mark) -> Label | None:
         if mark.kind == "phase":
@@ -219,4 +270,5 @@ class _Sweep:
         self._begun = at
 
     def to_timeline(self) -> DriverTimeline:
-        return DriverTimeline(tuple(self._done), self._launch, self._finish, self._clock)
+        launch, finish = (np.array(times, dtype=np.int64) for times in (self._launch, self._finish))
+        return DriverTimeline(tuple(self._done), launch, finish, self._clock)

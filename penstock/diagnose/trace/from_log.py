@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,10 +140,12 @@ def _add_data_messages(events: _Events, lines: LogTimelines, rows: Column) -> No
     """Add requests and answers between a reduce task that waits for its input and the executors with it."""
     slots = lines.slots
     begins, ends = slots.bounds[:, FETCH], slots.bounds[:, FETCH + 1]
+    fetching = rows[ends[rows] > begins[rows] + 3]
+    numbers = {name: events.add_work(Work(name, "shuffle fetch")) for name in _name_tasks(lines, fetching)}
     asked_of = [
-        (task, server, place, events.add_work(Work(lines.names[task], "shuffle fetch")))
-        for task in rows[ends[rows] > begins[rows] + 3].tolist()
-        for place, server in enumerate(_choose_servers(lines, task))
+        (task, server, place, numbers[lines.names[task]])
+        for task, servers in zip(fetching.tolist(), _choose_servers(lines, fetching), strict=True)
+        for place, server in enumerate(servers)
     ]
     if not asked_of:
         return
@@ -160,12 +162,22 @@ def _add_data_messages(events: _Events, lines: LogTimelines, rows: Column) -> No
     events.add(got, slot, Kind.RECEIVE, data, order + 19, works, server, question + 1)
 
 
-def _choose_servers(lines: LogTimelines, task: int) -> list[int]:
-    """Return the executors that a task fetches from, those that hold most of its input."""
-    tasks = lines.log.tasks
-    held = lines.holders.get((int(tasks["stage"][task]), int(tasks["attempt"][task])), [])
-    own, is_remote = int(tasks["executor"][task]), bool(tasks["remote_bytes"][task])
-    return [server for server in held if (server != own) == is_remote][:SERVERS_PER_FETCH] or [own]
+def _name_tasks(lines: LogTimelines, rows: Column) -> dict[str, None]:
+    """Return the operators of these tasks, each once, in order."""
+    return dict.fromkeys(lines.names[row] for row in rows.tolist())
+
+
+def _choose_servers(lines: LogTimelines, rows: Column) -> Iterator[list[int]]:
+    """Yield the executors that each task fetches from, those that hold most of its input."""
+    tasks, chosen = lines.log.tasks, dict[tuple[int, int, int, bool], list[int]]()
+    names = ("stage", "attempt", "executor", "remote_bytes")
+    for stage, attempt, own, remote in zip(*(tasks[name][rows].tolist() for name in names), strict=True):
+        key = (stage, attempt, own, bool(remote))
+        if key not in chosen:
+            held = lines.holders.get((stage, attempt), [])
+            fitting = [server for server in held if (server != own) == bool(remote)]
+            chosen[key] = fitting[:SERVERS_PER_FETCH] or [own]
+        yield chosen[key]
 
 
 def _find_holders(log: ApplicationLog) -> dict[StageKey, list[int]]:

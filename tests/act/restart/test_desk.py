@@ -13,12 +13,12 @@ import pytest
 from penstock.act.restart import channel as wire
 from penstock.act.restart.desk import RestartDesk
 from penstock.act.restart.job_memory import JobMemory, recall_job, remember_job
+from penstock.decide.manager.quiet import parse_quiet_spans
 from penstock.decide.manager.restarts import (
     RecommendOnly,
     RestartHistory,
     RestartRules,
     judge_restart,
-    parse_quiet_hours,
 )
 from penstock.decide.outcome import Status
 from penstock.decide.policy import ExpectedEffect, Resize
@@ -142,11 +142,11 @@ def test_nothing_is_asked_for_while_the_restart_before_is_not_proven(supervised:
     ("rules", "history", "guardrail"),
     [
         (RestartRules(0), RestartHistory(), "restart-budget"),
-        (RestartRules(4, parse_quiet_hours(["08:00-18:00"])), RestartHistory(), "quiet-hours"),
-        (RestartRules(4, parse_quiet_hours(["22:00-12:00"])), RestartHistory(), "quiet-hours"),
+        (RestartRules(4, parse_quiet_spans(["08:00-18:00"])), RestartHistory(), "quiet-hours"),
+        (RestartRules(4, parse_quiet_spans(["22:00-12:00"])), RestartHistory(), "quiet-hours"),
         (RestartRules(), RestartHistory(fixed=frozenset({"spark.executor.memory"})), "set-in-script"),
         (RestartRules(), RestartHistory(failed=({"spark.executor.memory": "2g"},)), "failed-before"),
-        (RestartRules(4, parse_quiet_hours(["12:00-18:00"])), RestartHistory((0.0,)), None),
+        (RestartRules(4, parse_quiet_spans(["12:00-18:00"])), RestartHistory((0.0,)), None),
         (RestartRules(), RestartHistory(failed=({"spark.executor.memory": "3g"},)), None),
     ],
 )

@@ -16,8 +16,9 @@ from penstock.diagnose.log.application import (
     read_live_metrics,
     read_logged_metrics,
 )
+from penstock.diagnose.log.fields import name_chain
 from penstock.diagnose.log.files import find_logs
-from penstock.diagnose.log.reader import name_chain, read_log
+from penstock.diagnose.log.reader import read_log
 from penstock.diagnose.path.graph import build_graph
 from penstock.diagnose.path.participation import cut_windows, measure_participation
 from penstock.diagnose.path.summary import summarise

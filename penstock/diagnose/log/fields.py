@@ -1,0 +1,69 @@
+"""Read single values of events: names of a bounded length, times, lengths and counts that can be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from penstock.diagnose.log.application import FAILED, KILLED, SUCCEEDED, Fields
+
+END_OF_TIMES = 10**14
+"""Milliseconds up to the year 5138; a later time is an error, and might overflow in microseconds."""
+LONGEST_NAME = 300
+"""Characters of a name. Longer ones are damage, or generated; drawing them takes their length squared."""
+SQL_TIMES = {
+    "time to commit changes": "state_commit",
+    "RocksDB: load - time taken to load the store": "state_load",
+    "time to execute Python code": "python",
+}
+
+
+def read_name(value: Any) -> str:
+    """Return a name, shortened if it is too long."""
+    text = str(value)
+    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+
+
+def read_amount(value: Any, most: float = END_OF_TIMES) -> float:
+    """Return a length or a count; reject what is not a number from 0 to `most`."""
+    amount = float(value)
+    if not (math.isfinite(amount) and 0 <= amount <= most):
+        raise ValueError(f"{value!r} is no length or count")
+    return amount
+
+
+def read_integers(identifiers: Iterable[Any]) -> tuple[int, ...]:
+    """Return the numbers of stages or jobs."""
+    return tuple(int(one) for one in identifiers)
+
+
+def name_chain(rdds: Iterable[Fields]) -> str:
+    """Return the plan nodes that a stage runs, from input to output, as the scopes of its RDDs name them."""
+    names: list[str] = []
+    for rdd in sorted(rdds, key=lambda rdd: int(rdd["RDD ID"])):
+        scope = rdd.get("Scope")
+        name = str(orjson.loads(scope)["name"]) if scope else ""
+        if name and name not in names[-1:]:
+            names.append(name)
+    return read_name(" > ".join(dict.fromkeys(names)))
+
+
+def read_outcome(event: Fields, information: Fields) -> int:
+    """Return how a task ended."""
+    if information.get("Killed"):
+        return KILLED
+    reason = (event.get("Task End Reason") or {}).get("Reason", "Success")
+    return SUCCEEDED if reason == "Success" and not information.get("Failed") else FAILED
+
+
+def sum_sql_times(accumulables: Iterable[Fields]) -> dict[str, int]:
+    """Return the task's milliseconds in state stores and Python code, where SQL metrics have them."""
+    times = dict.fromkeys(SQL_TIMES.values(), 0)
+    for value in accumulables:
+        column = SQL_TIMES.get(str(value.get("Name")))
+        if column:
+            times[column] += int(value.get("Update") or 0)
+    return times
