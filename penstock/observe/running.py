@@ -96,7 +96,7 @@ def choose_stages(stages: Mapping[int, Fields], outlines: Mapping[int, StageOutl
 def read_running_stage(operator: str, stage: Fields, tasks: Sequence[Fields]) -> RunningStage:
     """Turn Spark's account of a stage, and its tasks so far, into one running stage."""
     try:
-        ages = [task["duration"] / 1000 for task in tasks if task.get("status") == "RUNNING"]
+        ages = [(task.get("duration") or 0) / 1000 for task in tasks if task.get("status") == "RUNNING"]
         total, active = int(stage["numTasks"]), int(stage["numActiveTasks"])
         is_over = stage["status"] == "COMPLETE"
         has_done = any(task.get("status") == "SUCCESS" and task.get("taskMetrics") for task in tasks)
