@@ -220,7 +220,7 @@ def test_an_executor_at_a_tenth_of_its_speed_is_named(ground, tmp_path):
     with (
         run_job(ground, tmp_path, *job.command(place)) as running,
         # tasks of a second and more: a throttled host runs shorter ones before its share of the time is used
-        feed("numpy-scoring", place, rate=job.cost.rate(4.0, HOST.cpu)),
+        feed("numpy-scoring", place, rate=job.cost.rate(2.0, HOST.cpu)),
     ):
         running.await_batches(6)
         ground.limit(at_once=True)
