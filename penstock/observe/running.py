@@ -97,7 +97,7 @@ def read_running_stage(operator: str, stage: Fields, tasks: Sequence[Fields]) ->
     """Turn Spark's account of a stage, and its tasks so far, into one running stage."""
     try:
         # a task that was just launched has no duration yet
-        ages = [(task["duration"] or 0) / 1000 for task in tasks if task.get("status") == "RUNNING"]
+        ages = [(task.get("duration") or 0) / 1000 for task in tasks if task.get("status") == "RUNNING"]
         total, active = int(stage["numTasks"]), int(stage["numActiveTasks"])
         is_over = stage["status"] == "COMPLETE"
         has_done = any(task.get("status") == "SUCCESS" and task.get("taskMetrics") for task in tasks)

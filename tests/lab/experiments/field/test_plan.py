@@ -33,15 +33,15 @@ def test_the_whole_takes_two_hours_and_a_quick_run_less_than_ten_minutes():
 
 def test_an_estimate_adds_up_by_hand():
     job = find_job("no-trigger")
-    # 80 + 22, 120 + 90 idle + 22, and one and a half searches of six periods of 10 s + 22
-    assert plan.estimate_job(job, quick=False) == pytest.approx(102 + 232 + 1.5 * 82)
-    assert plan.estimate_job(job, quick=True) == pytest.approx(125 + 22)
-    # three days of 480 + 22, 90 idle after one, two searches
-    assert plan.estimate_day(job) == pytest.approx(3 * 502 + 90 + 2 * 82)
+    # 75 + 30, 125 + 90 idle + 30, and one and a half searches of six periods of 10 s + 30
+    assert plan.estimate_job(job, quick=False) == pytest.approx(105 + 245 + 1.5 * 90)
+    assert plan.estimate_job(job, quick=True) == pytest.approx(125 + 30)
+    # three days of 360 + 30, 90 idle after one, two searches
+    assert plan.estimate_day(job) == pytest.approx(3 * 390 + 90 + 2 * 90)
 
 
 @pytest.mark.parametrize(
-    ("job", "seconds"), [("numpy-scoring", 45), ("large-files", 60), ("no-trigger", 60), ("two-queries", 90)]
+    ("job", "seconds"), [("numpy-scoring", 40), ("large-files", 60), ("no-trigger", 60), ("two-queries", 90)]
 )
 def test_a_fixed_run_has_several_periods_of_the_slowest_query_or_file(job, seconds):
     assert plan.plan_search(find_job(job), 10.0, 2).seconds == seconds
