@@ -5,6 +5,8 @@ vertex also keeps the earliest instant from which it can be reached (backward: t
 that the longest path is exact, in microseconds, even where no path spans the window.
 
 Waiting is on no path: an edge of that type ends the paths that lead to it.
+
+Indices in long loops are unsigned, because numba checks others for their sign at every use.
 """
 
 from __future__ import annotations
@@ -51,12 +53,11 @@ class PathWindow(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """For each event of the window the origin of its longest paths, their number, and if any goes on."""
+    """For each event of the window the origin of its longest paths, and their number."""
 
     origin: Times
     mantissa: Floats
     exponent: Indices
-    goes_on: Codes
 
 
 class PathTotal(NamedTuple):
@@ -84,15 +85,16 @@ def move_last(worker: Indices, at: int, to: int, last: Indices) -> None:
 @numba.njit(cache=True)
 def find_under_way(target: Indices, at: int, to: int) -> Indices:
     """Return the sends between two events that are received after them."""
-    number = 0
-    for i in range(at, to):
-        number += target[i] >= to
-    found = np.empty(number, dtype=np.int32)
-    number = 0
-    for i in range(at, to):
-        if number < len(found) and target[i] >= to:
+    number, sends = 0, target[at:to]
+    for i in range(len(sends)):
+        number += sends[i] >= to
+    found, i = np.empty(number, dtype=np.int32), to
+    # most are near the end: what is received late was mostly sent late
+    while number > 0:
+        i -= 1
+        if target[i] >= to:
+            number -= 1
             found[number] = i
-            number += 1
     return found
 
 
@@ -129,28 +131,36 @@ def count_forward(links: Links, window: PathWindow, counts: Counts) -> int:
     Return the length of the longest path to any event.
     """
     time, previous, _, source, _, edge_activity = links
-    origin, mantissa, exponent, goes_on = counts
+    origin, mantissa, exponent = counts
     low, start, longest = window.low, window.start_us, 0
-    for i in range(low, window.high):
+    for i in range(np.uint64(low), np.uint64(window.high)):
         s, m, k, at = _NEVER, 0.0, 0, time[i]
-        goes_on[i - low] = 0
-        p, j = previous[i], source[i]
+        p, j, is_useful = previous[i], source[i], edge_activity[i] != _WAITING
+        if p >= low:
+            t = np.uint32(p - low)
+            if is_useful:
+                s, m, k = origin[t], mantissa[t], exponent[t]
         # an event on the border is the border's vertex, even if its worker waited until then
-        if 0 <= p < low and (edge_activity[i] != _WAITING or at == start):
+        elif p >= 0 and (is_useful or at == start):
             s, m, k = start, 1.0, 0
-        elif p >= low and edge_activity[i] != _WAITING:
-            s, m, k = origin[p - low], mantissa[p - low], exponent[p - low]
-            goes_on[p - low] = 1
         if j >= low:
-            s, m, k = _join(s, m, k, origin[j - low], mantissa[j - low], exponent[j - low])
-            goes_on[j - low] = 1
+            t = np.uint32(j - low)
+            s, m, k = _join(s, m, k, origin[t], mantissa[t], exponent[t])
         elif j >= 0 and at > start:
             s, m, k = _join(s, m, k, start, 1.0, 0)
         if m == 0.0:
             s, m = at, 1.0
-        origin[i - low], mantissa[i - low], exponent[i - low] = s, m, k
+        h = i - np.uint64(low)
+        origin[h], mantissa[h], exponent[h] = s, m, k
         longest = max(longest, at - s)
     return longest
+
+
+@numba.njit(cache=True, inline="always")
+def leads_on(links: Links, event: int) -> bool:
+    """Return whether a useful edge leads on from an event."""
+    q = links.following[event]
+    return bool(links.target[event] >= 0 or (q >= 0 and links.edge_activity[q] != _WAITING))
 
 
 @numba.njit(cache=True, inline="always")
@@ -164,7 +174,7 @@ def find_leaving_event(links: Links, window: PathWindow, worker: int) -> int:
 
 @numba.njit(cache=True)
 def _lengthen(links: Links, window: PathWindow, counts: Counts, longest: int) -> int:
-    """Return the length of the longest path, those over the window's end included; marks where they go on."""
+    """Return the length of the longest path, those over the window's end included."""
     low = window.low
     if len(window.spanning) > 0:
         longest = window.end_us - window.start_us
@@ -172,12 +182,10 @@ def _lengthen(links: Links, window: PathWindow, counts: Counts, longest: int) ->
         p = find_leaving_event(links, window, w)
         if p >= low:
             longest = max(longest, window.end_us - counts.origin[p - low])
-            counts.goes_on[p - low] = 1
         elif p >= 0:
             longest = window.end_us - window.start_us
     for i in window.leaving:
         longest = max(longest, window.end_us - counts.origin[i - low])
-        counts.goes_on[i - low] = 1
     return longest
 
 
@@ -199,9 +207,12 @@ def total_paths(links: Links, window: PathWindow, counts: Counts, longest: int) 
     for i in window.leaving:
         if window.end_us - counts.origin[i - low] == length:
             m, k = _add(m, k, counts.mantissa[i - low], counts.exponent[i - low])
-    for i in range(window.high - low):
-        if not counts.goes_on[i] and links.time[low + i] - counts.origin[i] == length:
-            m, k = _add(m, k, counts.mantissa[i], counts.exponent[i])
+    i = window.high - 1
+    # no path begins before the window: those that end early are too short
+    while i >= low and links.time[i] - window.start_us >= length:
+        if links.time[i] - counts.origin[i - low] == length and not leads_on(links, i):
+            m, k = _add(m, k, counts.mantissa[i - low], counts.exponent[i - low])
+        i -= 1
     return PathTotal(length, m, k)
 
 
@@ -230,8 +241,19 @@ def _enter(
     """Do the work of `enter_edge` on single arrays: in a long loop, tuples of them cost much more."""
     if tail < low:
         return start, 1.0, 0, start
-    t = tail - low
-    return origin[t], mantissa[t], exponent[t], time[tail]
+    t = np.uint32(tail - low)
+    return origin[t], mantissa[t], exponent[t], time[np.uint32(tail)]
+
+
+@numba.njit(cache=True)
+def _leave(
+    origin: Times, mantissa: Floats, exponent: Indices, low: int, high: int, end: int, head: int
+) -> tuple[int, float, int]:
+    """Return minus the end of the paths over the edge to `head`, and their number."""
+    if head >= high:
+        return -end, 1.0, 0
+    h = np.uint32(head - low)
+    return origin[h], mantissa[h], exponent[h]
 
 
 @numba.njit(cache=True)
@@ -242,47 +264,73 @@ def enter_edge(links: Links, window: PathWindow, forward: Counts, tail: int) -> 
     )
 
 
+class _Scale(NamedTuple):
+    """A total for the passes over edges: its length, 1 over its length and mantissa, and its exponent."""
+
+    length: int
+    unit: float
+    inverse: float
+    exponent: int
+
+
+@numba.njit(cache=True)
+def _share_edge(
+    entered: tuple[int, float, int, int], at: int, e: int, m: float, k: int, scale: _Scale
+) -> float:
+    """Apply equation 3.3 to an edge that is entered so, to an event at `at` with these backward counts."""
+    s, m1, k1, begins = entered
+    # a critical path through this event has its whole length between its origin and its end
+    if -e - s != scale.length:
+        return 0.0
+    return share_paths(m1, k1, m, k, scale.inverse, scale.exponent) * (at - begins) * scale.unit
+
+
 @numba.njit(cache=True)
 def share_edges(
     links: Links, window: PathWindow, counts: Counts, total: PathTotal, local: Floats, message: Floats
-) -> float:
+) -> tuple[int, int, float]:
     """Count paths backward, and apply equation 3.3 to the edges into each event on the way.
 
     Backward counts, with minus the end of paths as origin, replace the forward ones of an event, which serve
-    edges to later events only. Return a number without meaning, so that what is read ahead is read.
+    edges to later events only. Check section 3.3.4 too: return the numbers of events without a cause and of
+    spans in which all wait, and a number without meaning, so that what is read ahead is read.
     """
     time, previous, following, source, target, edge_activity = links
-    origin, mantissa, exponent, _ = counts
-    low, high, start, end, length = window.low, window.high, window.start_us, window.end_us, total.length
-    inverse, unit, ahead = (1.0 / total.mantissa, 1.0 / length, 0.0) if length > 0 else (0.0, 0.0, 0.0)
-    for i in range(high - 1, low - 1, -1):
+    origin, mantissa, exponent = counts
+    low, high, start, end = window.low, window.high, window.start_us, window.end_us
+    unit, inverse = (1.0 / total.length, 1.0 / total.mantissa) if total.length > 0 else (0.0, 0.0)
+    scale, ahead, first = _Scale(total.length, unit, inverse, total.exponent), 0.0, np.uint64(low)
+    covered, uncaused, holes = find_cover(links, window), 0, 0
+    for event in range(high - 1, low - 1, -1):
+        i, h, early = np.uint64(event), np.uint64(event - low), np.uint64(max(event - _READ_AHEAD, low))
         # tails come in no order that a processor foresees, but are near: to read ahead halves the time
-        early = max(i - low - _READ_AHEAD, 0)
-        ahead += origin[early] + mantissa[early] + exponent[early] + time[early + low]
+        ahead += origin[early - first] + mantissa[early - first] + exponent[early - first] + time[early]
         q, r, p, j, at = following[i], target[i], previous[i], source[i], time[i]
         e, m, k, by_worker, by_message = _NEVER, 0.0, 0, 0.0, 0.0
-        if q >= high and edge_activity[q] != _WAITING:
-            e, m, k = -end, 1.0, 0
-        elif q >= 0 and edge_activity[q] != _WAITING:
-            e, m, k = origin[q - low], mantissa[q - low], exponent[q - low]
-        if r >= high:
-            e, m, k = _join(e, m, k, -end, 1.0, 0)
-        elif r >= 0:
-            e, m, k = _join(e, m, k, origin[r - low], mantissa[r - low], exponent[r - low])
+        if q >= 0 and edge_activity[np.uint32(q)] != _WAITING:
+            e, m, k = _leave(origin, mantissa, exponent, low, high, end, q)
+        if r >= 0:
+            e2, m2, k2 = _leave(origin, mantissa, exponent, low, high, end, r)
+            e, m, k = _join(e, m, k, e2, m2, k2)
         if m == 0.0:
             e, m = -at, 1.0
+        if event < covered:
+            holes += at < _find_time(time, covered, high, end)
+            covered = event
         if p >= 0 and edge_activity[i] != _WAITING:
-            s, m1, k1, begins = _enter(time, origin, mantissa, exponent, low, start, p)
-            # a critical path through this event has its whole length between its origin and its end
-            if -e - s == length:
-                by_worker = share_paths(m1, k1, m, k, inverse, total.exponent) * (at - begins) * unit
+            covered = min(covered, p)
+            entered = _enter(time, origin, mantissa, exponent, low, start, p)
+            by_worker = _share_edge(entered, at, e, m, k, scale)
         if j >= 0:
-            s, m1, k1, begins = _enter(time, origin, mantissa, exponent, low, start, j)
-            if -e - s == length:
-                by_message = share_paths(m1, k1, m, k, inverse, total.exponent) * (at - begins) * unit
-        local[i - low], message[i - low] = by_worker, by_message
-        origin[i - low], mantissa[i - low], exponent[i - low] = e, m, k
-    return ahead
+            covered = min(covered, j)
+            entered = _enter(time, origin, mantissa, exponent, low, start, j)
+            by_message = _share_edge(entered, at, e, m, k, scale)
+        uncaused += (p < 0) & (j < 0) & (at > start)
+        local[h], message[h] = by_worker, by_message
+        origin[h], mantissa[h], exponent[h] = e, m, k
+    if covered >= low:
+        holes += _find_time(time, covered, high, end) > start
+    return uncaused, holes, ahead
 
 
 @numba.njit(cache=True)
@@ -311,27 +359,18 @@ def share_at_end(links: Links, window: PathWindow, counts: Counts, total: PathTo
 
 
 @numba.njit(cache=True)
-def count_uncovered(links: Links, window: PathWindow) -> tuple[int, int]:
-    """Check section 3.3.4: count events without a cause, and spans in which all wait."""
-    time, previous, _, source, _, edge_activity = links
-    low, high, uncaused, holes = window.low, window.high, 0, 0
-    # the first event from which edges cover the time up to the window's end; none yet, or before the window
-    covered = high if len(window.spanning) == 0 else low - 1
+def find_cover(links: Links, window: PathWindow) -> int:
+    """Return the first event from which an edge covers the window's end; its `high` if there is none."""
+    covered = window.high if len(window.spanning) == 0 else window.low - 1
     for w in range(len(window.last_inside)):
         p = find_leaving_event(links, window, w)
         if p >= 0:
             covered = min(covered, p)
     for i in window.leaving:
         covered = min(covered, i)
-    for i in range(high - 1, low - 1, -1):
-        if i < covered:
-            holes += time[i] < (time[covered] if covered < high else window.end_us)
-            covered = i
-        p, j = previous[i], source[i]
-        if p < 0 and j < 0:
-            uncaused += time[i] > window.start_us
-        useful = (p >= 0) & (edge_activity[i] != _WAITING)
-        covered = min(covered, p if useful else covered, j if j >= 0 else covered)
-    if covered >= low:
-        holes += (time[covered] if covered < high else window.end_us) > window.start_us
-    return uncaused, holes
+    return covered
+
+
+@numba.njit(cache=True)
+def _find_time(time: Times, event: int, high: int, end: int) -> int:
+    return int(time[event]) if event < high else end
