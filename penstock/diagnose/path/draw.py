@@ -11,14 +11,13 @@ from penstock.diagnose.path.counts import (
     PathTotal,
     PathWindow,
     count_forward,
-    enter_edge,
     find_leaving_event,
     leads_on,
-    share_paths,
     total_paths,
 )
 from penstock.diagnose.path.graph import ActivityGraph
 from penstock.diagnose.path.participation import allocate_counts, to_links
+from penstock.diagnose.path.shares import enter_edge, share_paths
 from penstock.diagnose.trace.events import Activity, Codes, Floats, Indices
 
 _WAITING = int(Activity.WAITING)

@@ -186,18 +186,18 @@ def _link_block(
     time, worker, kind, activity, _, _, work = columns
     previous, following, source, target, edge_activity, edge_work = edges
     one, two, eight, half = np.uint32(1), np.uint32(2), np.uint32(8), np.uint64(32)
-    number, overlapping, orphans = np.uint64(0), 0, 0
+    number, overlapping, orphans = np.uint64(0), np.uint64(0), np.uint64(0)
     # numba checks indices for their sign unless they have none
     for i in range(np.uint64(low), np.uint64(high)):
         w, event, own, own_work = np.uint32(worker[i]), np.uint32(kind[i]), np.uint32(activity[i]), work[i]
         word, codes = workers.last[w], np.uint32(workers.state[w])
         before, was_work, was = np.int32(word), np.int32(word >> half), codes >> eight
-        known = np.uint32(max(before, 0))
+        known = np.uint32(before if before >= 0 else 0)
         gap = time[i] - time[known]
         passed = np.uint32(gap > 0) << one | np.uint32(gap < threshold)
         rule = np.uint32(_RULES[(codes & _STATE) << np.uint32(4) | event << two | passed])
-        overlapping += rule >> _OVERLAPS & one
-        orphans += rule >> _IS_ORPHAN
+        overlapping += np.uint64(rule >> _OVERLAPS & one)
+        orphans += np.uint64(rule >> _IS_ORPHAN)
         edge = np.uint8((_FIXED_TYPES | own << eight | was) >> ((rule & _EDGE) << np.uint32(3)))
         # events of one instant are one vertex: a wait of zero length must not cut a path
         edge_activity[i] = _UNKNOWN if (edge == _WAITING) & (gap == 0) & (before >= 0) else edge
@@ -212,9 +212,9 @@ def _link_block(
         workers.state[w] = np.uint16(doing << eight | _IS_SEEN | is_open | event)
         messages[number] = i
         number += np.uint64(not is_activity)
-    repairs[OVERLAPPING] += overlapping
-    repairs[ORPHAN_ENDS] += orphans
-    return number
+    repairs[OVERLAPPING] += np.int64(overlapping)
+    repairs[ORPHAN_ENDS] += np.int64(orphans)
+    return int(number)
 
 
 @numba.njit(cache=True)

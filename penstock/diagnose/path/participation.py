@@ -16,12 +16,10 @@ from penstock.diagnose.path.counts import (
     count_forward,
     find_under_way,
     move_last,
-    share_at_end,
-    share_edges,
-    share_leaving,
     total_paths,
 )
 from penstock.diagnose.path.graph import ActivityGraph
+from penstock.diagnose.path.shares import share_at_end, share_edges, share_leaving
 from penstock.diagnose.trace.events import Floats
 from penstock.diagnose.trace.merge import allocate_columns
 

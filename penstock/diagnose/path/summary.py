@@ -116,7 +116,7 @@ def _sum_operators(
         shared = sums.ran[:, trace.workers.index("driver")] & (np.array(names) != "driver")
         instances = np.maximum(instances - shared, 1)
     shares = np.bincount(code, work, len(names)) / instances
-    kept = [i for i in np.nonzero(shares > 0)[0] if names[i]]
+    kept = [i for i in np.nonzero(shares > 0)[0].tolist() if names[i]]
     return {names[i]: float(shares[i]) for i in kept}, {names[i]: int(instances[i]) for i in kept}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numba
 import numpy as np
@@ -14,6 +14,7 @@ from penstock.diagnose.path.participation import Participation
 from penstock.diagnose.trace.events import EVENT_COLUMNS, Activity, Floats, Kind, Times
 from penstock.diagnose.trace.merge import Columns, allocate_columns
 
+_Code: TypeAlias = int | np.integer[Any]
 _WAITING, _UNKNOWN, _SEND = int(Activity.WAITING), int(Activity.UNKNOWN), int(Kind.SEND)
 
 
@@ -49,8 +50,10 @@ def sum_window(
         graph.previous, graph.following, graph.source, graph.target, graph.edge_activity, graph.edge_work
     )
     sizes = (len(Activity), len(trace.workers), len(trace.works))
-    shares, spent = ([np.zeros(size, kind) for size in sizes] for kind in (np.float64, np.int64))
-    sums = Sums(*shares, *spent, np.zeros((operators, len(trace.workers)), dtype=np.bool_))
+    ran = np.zeros((operators, len(trace.workers)), dtype=np.bool_)
+    sums = Sums._make(
+        [*(np.zeros(size) for size in sizes), *(np.zeros(size, dtype=np.int64) for size in sizes), ran]
+    )
     # room for the message of each event, and for those that are under way during all of the window
     channels = Channels._make(
         allocate_columns(window.high - window.low + len(window.spanning), np.int64, np.float64)
@@ -62,7 +65,7 @@ def sum_window(
 
 
 @numba.njit(cache=True, inline="always")
-def _add_edge(kind: int, worker: int, work: int, spent: int, operator: Times, sums: Sums) -> None:
+def _add_edge(kind: _Code, worker: _Code, work: _Code, spent: int, operator: Times, sums: Sums) -> None:
     """Add the time of an edge."""
     sums.busy_activity[kind] += spent
     if kind != _WAITING:
