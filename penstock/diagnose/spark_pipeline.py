@@ -32,6 +32,8 @@ _TYPES = {"string": pa.string(), "long": pa.int64(), "double": pa.float64()}
 _ARROW = pa.schema([(name, _TYPES[kind]) for name, kind in map(str.split, SUMMARY_SCHEMA.split(", "))])
 SUMMARY_COLUMNS = _ARROW.names
 _APPLICATION = "application="
+TASKS_PER_SLOT = 4
+MOST_PATHS_OF_TASK = 8
 Row = tuple[Any, ...]
 Reader = Callable[[str, Span], Iterator[Row]]
 
@@ -41,7 +43,16 @@ def path_frame(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
     found = [(path,) for path in paths]
     frame = spark.createDataFrame(found, "path string")
     # by range: so few rows would not spread evenly round robin
-    return frame.repartitionByRange(max(1, len(found)), "path")
+    return frame.repartitionByRange(count_tasks(len(found), spark.sparkContext.defaultParallelism), "path")
+
+
+def count_tasks(paths: int, slots: int) -> int:
+    """Return how many tasks read these paths: a few for each slot, so that they end together.
+
+    A task costs a tenth of a second beside its work. But if there are too few of them, executors that join
+    later find nothing to do.
+    """
+    return max(1, min(paths, TASKS_PER_SLOT * slots), -(-paths // MOST_PATHS_OF_TASK))
 
 
 def log_summaries(paths: DataFrame, window_seconds: float | None = None) -> DataFrame:

@@ -23,14 +23,10 @@ from penstock.migrate.spark_migrator import SparkMigrator
 from penstock.migrate.spark_placement import SparkPlacement
 from penstock.migrate.spark_repartition import SparkBins
 from penstock.migrate.spark_views import Loads, SparkViews
+from penstock.migrate.unevenness import LEAST_GAIN, UnevenState
 from penstock.observe.spark_session import can_change_executors
 
 _LOG = logging.getLogger(__name__)
-
-REST_SECONDS = 300.0
-"""After a migration state stays where it is for so long, unless executors came or went."""
-LEAST_GAIN = 0.1
-"""A rebalancing that brings less is not worth disturbing a batch."""
 
 
 class SparkMover:
@@ -44,7 +40,7 @@ class SparkMover:
         self._views = SparkViews(spark, self._placement, loads)
         self._migrator = SparkMigrator(self._views, settings.locality_wait)
         self._obstacle = _find_obstacle(spark, settings.enabled, only_observes)
-        self._resting: tuple[float, frozenset[str]] = (float("-inf"), frozenset())
+        self._uneven = UnevenState(self._balance)
 
     def obstacle(self) -> str | None:
         """Say in one sentence why state cannot be moved here."""
@@ -112,22 +108,19 @@ class SparkMover:
 
     def _propose(self, now: float, window: ApplicationWindow) -> MoveState | None:
         here = frozenset(executor.executor_id for executor in window.executors)
-        until, known = self._resting
         without_state = not any(executor.state_bins for executor in window.executors)
         if self._obstacle is not None or self.moving() or without_state or len(here) < 2:
             return None
-        if now < until and here == known:
-            return None
-        uneven = [view for view in self._views.views() if self._balance(view)]
-        self._resting = (now + REST_SECONDS if uneven else now, here)
+        uneven = [] if self._uneven.rests(now, here) else self._uneven.find(now, here, self._views.views())
         if not uneven:
             return None
-        planned = self.plan_rebalancing()
         worth = [
             (view, plan)
-            for view, plan in planned
+            for view, plan in self.plan_rebalancing()
             if view.imbalance() - view.follow(plan).imbalance() >= LEAST_GAIN
         ]
+        if not worth:
+            self._uneven.settle(uneven)
         return propose_moves(worth, "state lies unevenly") if worth else None
 
     def _balance(self, view: StateView) -> tuple[Assignment, ...]:

@@ -1,10 +1,12 @@
-"""Compiled passes of Algorithm 2: path counts forward and backward over events in time order.
+"""Compiled passes of Algorithm 2: path counts forward over events in time order, and their total.
 
 A count is mantissa · 2^(256 · exponent), because counts exceed 10^300 in a trace of ordinary size. Each
 vertex also keeps the earliest instant from which it can be reached (backward: the latest that it reaches), so
 that the longest path is exact, in microseconds, even where no path spans the window.
 
 Waiting is on no path: an edge of that type ends the paths that lead to it.
+
+Indices in long loops are unsigned, because numba checks others for their sign at every use.
 """
 
 from __future__ import annotations
@@ -17,10 +19,9 @@ import numpy as np
 from penstock.diagnose.trace.events import Activity, Codes, Floats, Indices, Times
 
 _WAITING = int(Activity.WAITING)
-_BASE = 2.0**256
-_INVERSE_BASE = 2.0**-256
-_NEVER = 2**62
-_READ_AHEAD = 512
+BASE = 2.0**256
+INVERSE_BASE = 2.0**-256
+NEVER = 2**62
 
 
 class Links(NamedTuple):
@@ -51,12 +52,11 @@ class PathWindow(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """For each event of the window the origin of its longest paths, their number, and if any goes on."""
+    """For each event of the window the origin of its longest paths, and their number."""
 
     origin: Times
     mantissa: Floats
     exponent: Indices
-    goes_on: Codes
 
 
 class PathTotal(NamedTuple):
@@ -84,41 +84,43 @@ def move_last(worker: Indices, at: int, to: int, last: Indices) -> None:
 @numba.njit(cache=True)
 def find_under_way(target: Indices, at: int, to: int) -> Indices:
     """Return the sends between two events that are received after them."""
-    number = 0
-    for i in range(at, to):
-        number += target[i] >= to
-    found = np.empty(number, dtype=np.int32)
-    number = 0
-    for i in range(at, to):
-        if number < len(found) and target[i] >= to:
+    number, sends = 0, target[at:to]
+    for i in range(len(sends)):
+        number += sends[i] >= to
+    found, i = np.empty(number, dtype=np.int32), to
+    # most are near the end: what is received late was mostly sent late
+    while number > 0:
+        i -= 1
+        if target[i] >= to:
+            number -= 1
             found[number] = i
-            number += 1
     return found
 
 
 @numba.njit(cache=True, inline="always")
-def _add(m1: float, k1: int, m2: float, k2: int) -> tuple[float, int]:
+def add_counts(m1: float, k1: int, m2: float, k2: int) -> tuple[float, int]:
+    """Return the sum of two counts as mantissa and exponent."""
     if m1 == 0.0:
         return m2, k2
     if k1 == k2:
         m, k = m1 + m2, k1
     elif k1 > k2:
-        m, k = (m1 + m2 * _INVERSE_BASE if k1 == k2 + 1 else m1), k1
+        m, k = (m1 + m2 * INVERSE_BASE if k1 == k2 + 1 else m1), k1
     else:
-        m, k = (m2 + m1 * _INVERSE_BASE if k2 == k1 + 1 else m2), k2
-    if m >= _BASE:
-        m, k = m * _INVERSE_BASE, k + 1
+        m, k = (m2 + m1 * INVERSE_BASE if k2 == k1 + 1 else m2), k2
+    if m >= BASE:
+        m, k = m * INVERSE_BASE, k + 1
     return m, k
 
 
 @numba.njit(cache=True, inline="always")
-def _join(s1: int, m1: float, k1: int, s2: int, m2: float, k2: int) -> tuple[int, float, int]:
+def join_counts(s1: int, m1: float, k1: int, s2: int, m2: float, k2: int) -> tuple[int, float, int]:
     """Join the paths of two edges into a vertex: keep the earlier origin, add counts if it is the same."""
     if s1 < s2:
         return s1, m1, k1
     if s2 < s1:
         return s2, m2, k2
-    m, k = _add(m1, k1, m2, k2)
+    m, k = add_counts(m1, k1, m2, k2)
     return s1, m, k
 
 
@@ -129,28 +131,36 @@ def count_forward(links: Links, window: PathWindow, counts: Counts) -> int:
     Return the length of the longest path to any event.
     """
     time, previous, _, source, _, edge_activity = links
-    origin, mantissa, exponent, goes_on = counts
+    origin, mantissa, exponent = counts
     low, start, longest = window.low, window.start_us, 0
-    for i in range(low, window.high):
-        s, m, k, at = _NEVER, 0.0, 0, time[i]
-        goes_on[i - low] = 0
-        p, j = previous[i], source[i]
+    for i in range(np.uint64(low), np.uint64(window.high)):
+        s, m, k, at = NEVER, 0.0, 0, time[i]
+        p, j, is_useful = previous[i], source[i], edge_activity[i] != _WAITING
+        if p >= low:
+            t = np.uint32(p - low)
+            if is_useful:
+                s, m, k = origin[t], mantissa[t], exponent[t]
         # an event on the border is the border's vertex, even if its worker waited until then
-        if 0 <= p < low and (edge_activity[i] != _WAITING or at == start):
+        elif p >= 0 and (is_useful or at == start):
             s, m, k = start, 1.0, 0
-        elif p >= low and edge_activity[i] != _WAITING:
-            s, m, k = origin[p - low], mantissa[p - low], exponent[p - low]
-            goes_on[p - low] = 1
         if j >= low:
-            s, m, k = _join(s, m, k, origin[j - low], mantissa[j - low], exponent[j - low])
-            goes_on[j - low] = 1
+            t = np.uint32(j - low)
+            s, m, k = join_counts(s, m, k, origin[t], mantissa[t], exponent[t])
         elif j >= 0 and at > start:
-            s, m, k = _join(s, m, k, start, 1.0, 0)
+            s, m, k = join_counts(s, m, k, start, 1.0, 0)
         if m == 0.0:
             s, m = at, 1.0
-        origin[i - low], mantissa[i - low], exponent[i - low] = s, m, k
+        h = i - np.uint64(low)
+        origin[h], mantissa[h], exponent[h] = s, m, k
         longest = max(longest, at - s)
     return longest
+
+
+@numba.njit(cache=True, inline="always")
+def leads_on(links: Links, event: int) -> bool:
+    """Return whether a useful edge leads on from an event."""
+    q = links.following[event]
+    return bool(links.target[event] >= 0 or (q >= 0 and links.edge_activity[q] != _WAITING))
 
 
 @numba.njit(cache=True, inline="always")
@@ -164,7 +174,7 @@ def find_leaving_event(links: Links, window: PathWindow, worker: int) -> int:
 
 @numba.njit(cache=True)
 def _lengthen(links: Links, window: PathWindow, counts: Counts, longest: int) -> int:
-    """Return the length of the longest path, those over the window's end included; marks where they go on."""
+    """Return the length of the longest path, those over the window's end included."""
     low = window.low
     if len(window.spanning) > 0:
         longest = window.end_us - window.start_us
@@ -172,12 +182,10 @@ def _lengthen(links: Links, window: PathWindow, counts: Counts, longest: int) ->
         p = find_leaving_event(links, window, w)
         if p >= low:
             longest = max(longest, window.end_us - counts.origin[p - low])
-            counts.goes_on[p - low] = 1
         elif p >= 0:
             longest = window.end_us - window.start_us
     for i in window.leaving:
         longest = max(longest, window.end_us - counts.origin[i - low])
-        counts.goes_on[i - low] = 1
     return longest
 
 
@@ -193,145 +201,16 @@ def total_paths(links: Links, window: PathWindow, counts: Counts, longest: int) 
     for w in range(len(window.last_inside)):
         p = find_leaving_event(links, window, w)
         if p >= low and window.end_us - counts.origin[p - low] == length:
-            m, k = _add(m, k, counts.mantissa[p - low], counts.exponent[p - low])
+            m, k = add_counts(m, k, counts.mantissa[p - low], counts.exponent[p - low])
         elif 0 <= p < low and window.end_us - window.start_us == length:
-            m, k = _add(m, k, 1.0, 0)
+            m, k = add_counts(m, k, 1.0, 0)
     for i in window.leaving:
         if window.end_us - counts.origin[i - low] == length:
-            m, k = _add(m, k, counts.mantissa[i - low], counts.exponent[i - low])
-    for i in range(window.high - low):
-        if not counts.goes_on[i] and links.time[low + i] - counts.origin[i] == length:
-            m, k = _add(m, k, counts.mantissa[i], counts.exponent[i])
+            m, k = add_counts(m, k, counts.mantissa[i - low], counts.exponent[i - low])
+    i = window.high - 1
+    # no path begins before the window: those that end early are too short
+    while i >= low and links.time[i] - window.start_us >= length:
+        if links.time[i] - counts.origin[i - low] == length and not leads_on(links, i):
+            m, k = add_counts(m, k, counts.mantissa[i - low], counts.exponent[i - low])
+        i -= 1
     return PathTotal(length, m, k)
-
-
-@numba.njit(cache=True, inline="always")
-def share_paths(m1: float, k1: int, m2: float, k2: int, inverse: float, k: int) -> float:
-    """Return c1 · c2 / N of Algorithm 2, where `inverse` is 1 over the mantissa of N and `k` its exponent.
-
-    Mantissas lie from 1 to 2^256, so a product of two reaches 2^512: only from an exponent of -3 on is
-    nothing left. No edge has more than N paths, but a count rounded up to the next power may seem to.
-    """
-    exponent = k1 + k2 - k
-    share = (m1 * inverse) * (m2 * _INVERSE_BASE)
-    if exponent == -1:
-        return share
-    if exponent == 0:
-        return share * _BASE
-    if exponent == -2:
-        return share * _INVERSE_BASE
-    return share * _BASE * _BASE if exponent == 1 else 0.0
-
-
-@numba.njit(cache=True)
-def _enter(
-    time: Times, origin: Times, mantissa: Floats, exponent: Indices, low: int, start: int, tail: int
-) -> tuple[int, float, int, int]:
-    """Do the work of `enter_edge` on single arrays: in a long loop, tuples of them cost much more."""
-    if tail < low:
-        return start, 1.0, 0, start
-    t = tail - low
-    return origin[t], mantissa[t], exponent[t], time[tail]
-
-
-@numba.njit(cache=True)
-def enter_edge(links: Links, window: PathWindow, forward: Counts, tail: int) -> tuple[int, float, int, int]:
-    """Return origin and count of the paths over the edge from `tail`, and when it begins in the window."""
-    return _enter(
-        links.time, forward.origin, forward.mantissa, forward.exponent, window.low, window.start_us, tail
-    )
-
-
-@numba.njit(cache=True)
-def share_edges(
-    links: Links, window: PathWindow, counts: Counts, total: PathTotal, local: Floats, message: Floats
-) -> float:
-    """Count paths backward, and apply equation 3.3 to the edges into each event on the way.
-
-    Backward counts, with minus the end of paths as origin, replace the forward ones of an event, which serve
-    edges to later events only. Return a number without meaning, so that what is read ahead is read.
-    """
-    time, previous, following, source, target, edge_activity = links
-    origin, mantissa, exponent, _ = counts
-    low, high, start, end, length = window.low, window.high, window.start_us, window.end_us, total.length
-    inverse, unit, ahead = (1.0 / total.mantissa, 1.0 / length, 0.0) if length > 0 else (0.0, 0.0, 0.0)
-    for i in range(high - 1, low - 1, -1):
-        # tails come in no order that a processor foresees, but are near: to read ahead halves the time
-        early = max(i - low - _READ_AHEAD, 0)
-        ahead += origin[early] + mantissa[early] + exponent[early] + time[early + low]
-        q, r, p, j, at = following[i], target[i], previous[i], source[i], time[i]
-        e, m, k, by_worker, by_message = _NEVER, 0.0, 0, 0.0, 0.0
-        if q >= high and edge_activity[q] != _WAITING:
-            e, m, k = -end, 1.0, 0
-        elif q >= 0 and edge_activity[q] != _WAITING:
-            e, m, k = origin[q - low], mantissa[q - low], exponent[q - low]
-        if r >= high:
-            e, m, k = _join(e, m, k, -end, 1.0, 0)
-        elif r >= 0:
-            e, m, k = _join(e, m, k, origin[r - low], mantissa[r - low], exponent[r - low])
-        if m == 0.0:
-            e, m = -at, 1.0
-        if p >= 0 and edge_activity[i] != _WAITING:
-            s, m1, k1, begins = _enter(time, origin, mantissa, exponent, low, start, p)
-            # a critical path through this event has its whole length between its origin and its end
-            if -e - s == length:
-                by_worker = share_paths(m1, k1, m, k, inverse, total.exponent) * (at - begins) * unit
-        if j >= 0:
-            s, m1, k1, begins = _enter(time, origin, mantissa, exponent, low, start, j)
-            if -e - s == length:
-                by_message = share_paths(m1, k1, m, k, inverse, total.exponent) * (at - begins) * unit
-        local[i - low], message[i - low] = by_worker, by_message
-        origin[i - low], mantissa[i - low], exponent[i - low] = e, m, k
-    return ahead
-
-
-@numba.njit(cache=True)
-def share_leaving(links: Links, window: PathWindow, counts: Counts, total: PathTotal) -> Floats:
-    """Apply equation 3.3 to each message that leaves the window, with forward counts."""
-    shares = np.zeros(len(window.leaving), dtype=np.float64)
-    for place, i in enumerate(window.leaving):
-        s, m, k, begins = enter_edge(links, window, counts, i)
-        if window.end_us - s == total.length and total.length > 0:
-            share = share_paths(m, k, 1.0, 0, 1.0 / total.mantissa, total.exponent)
-            shares[place] = share * (window.end_us - begins) / total.length
-    return shares
-
-
-@numba.njit(cache=True)
-def share_at_end(links: Links, window: PathWindow, counts: Counts, total: PathTotal) -> Floats:
-    """Apply equation 3.3 to each worker's edge across the end of the window."""
-    crossing = np.zeros(len(window.last_inside), dtype=np.float64)
-    for w in range(len(crossing)):
-        p = find_leaving_event(links, window, w)
-        s, m, k, begins = enter_edge(links, window, counts, p)
-        if p >= 0 and window.end_us - s == total.length and total.length > 0:
-            share = share_paths(m, k, 1.0, 0, 1.0 / total.mantissa, total.exponent)
-            crossing[w] = share * (window.end_us - begins) / total.length
-    return crossing
-
-
-@numba.njit(cache=True)
-def count_uncovered(links: Links, window: PathWindow) -> tuple[int, int]:
-    """Check section 3.3.4: count events without a cause, and spans in which all wait."""
-    time, previous, _, source, _, edge_activity = links
-    low, high, uncaused, holes = window.low, window.high, 0, 0
-    # the first event from which edges cover the time up to the window's end; none yet, or before the window
-    covered = high if len(window.spanning) == 0 else low - 1
-    for w in range(len(window.last_inside)):
-        p = find_leaving_event(links, window, w)
-        if p >= 0:
-            covered = min(covered, p)
-    for i in window.leaving:
-        covered = min(covered, i)
-    for i in range(high - 1, low - 1, -1):
-        if i < covered:
-            holes += time[i] < (time[covered] if covered < high else window.end_us)
-            covered = i
-        p, j = previous[i], source[i]
-        if p < 0 and j < 0:
-            uncaused += time[i] > window.start_us
-        useful = (p >= 0) & (edge_activity[i] != _WAITING)
-        covered = min(covered, p if useful else covered, j if j >= 0 else covered)
-    if covered >= low:
-        holes += (time[covered] if covered < high else window.end_us) > window.start_us
-    return uncaused, holes

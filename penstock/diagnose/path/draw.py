@@ -11,13 +11,13 @@ from penstock.diagnose.path.counts import (
     PathTotal,
     PathWindow,
     count_forward,
-    enter_edge,
     find_leaving_event,
-    share_paths,
+    leads_on,
     total_paths,
 )
 from penstock.diagnose.path.graph import ActivityGraph
 from penstock.diagnose.path.participation import allocate_counts, to_links
+from penstock.diagnose.path.shares import enter_edge, share_paths
 from penstock.diagnose.trace.events import Activity, Codes, Floats, Indices
 
 _WAITING = int(Activity.WAITING)
@@ -65,7 +65,7 @@ def _draw_end(
         s, m, k, at = enter_edge(links, window, forward, i)
         crosses = links.target[i] >= window.high
         reached = window.end_us if crosses else at
-        if (crosses or not forward.goes_on[i - window.low]) and reached - s == total.length:
+        if (crosses or not leads_on(links, i)) and reached - s == total.length:
             last, goes_on = i, _BY_MESSAGE if crosses else _ENDS
             chance -= share_paths(m, k, 1.0, 0, inverse, total.exponent)
     return last, goes_on

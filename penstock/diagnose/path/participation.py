@@ -14,16 +14,14 @@ from penstock.diagnose.path.counts import (
     PathTotal,
     PathWindow,
     count_forward,
-    count_uncovered,
     find_under_way,
     move_last,
-    share_at_end,
-    share_edges,
-    share_leaving,
     total_paths,
 )
 from penstock.diagnose.path.graph import ActivityGraph
+from penstock.diagnose.path.shares import share_at_end, share_edges, share_leaving
 from penstock.diagnose.trace.events import Floats
+from penstock.diagnose.trace.merge import allocate_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +107,8 @@ def measure_participation(graph: ActivityGraph, window: PathWindow) -> Participa
     links, counts = to_links(graph), allocate_counts(window)
     total = PathTotal(*total_paths(links, window, counts, count_forward(links, window, counts)))
     crossing, sent = (share(links, window, counts, total) for share in (share_at_end, share_leaving))
-    local, message = (np.empty(window.high - window.low) for _ in range(2))
-    share_edges(links, window, counts, total, local, message)
+    local, message = allocate_columns(window.high - window.low, np.float64, np.float64)
+    uncaused, holes, _ = share_edges(links, window, counts, total, local, message)
     message[window.leaving - window.low] = sent
     return Participation(
         window=window,
@@ -120,15 +118,13 @@ def measure_participation(graph: ActivityGraph, window: PathWindow) -> Participa
         message=message,
         crossing=crossing,
         spanning=_share_spanning(window, total),
-        instrumentation=Instrumentation(*(int(value) for value in count_uncovered(links, window))),
+        instrumentation=Instrumentation(int(uncaused), int(holes)),
     )
 
 
 def allocate_counts(window: PathWindow) -> Counts:
-    """Return empty arrays for the path counts of a window; numpy's are faster, it asks for huge pages."""
-    size = window.high - window.low
-    origin, exponent = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int32)
-    return Counts(origin, np.empty(size), exponent, np.empty(size, dtype=np.uint8))
+    """Return empty arrays for the path counts of a window."""
+    return Counts._make(allocate_columns(window.high - window.low, np.int64, np.float64, np.int32))
 
 
 def _to_log10(total: PathTotal) -> float:

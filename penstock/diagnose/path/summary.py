@@ -8,7 +8,6 @@ from dataclasses import astuple, dataclass
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.diagnose.path.graph import GAP_THRESHOLD_US, ActivityGraph, build_graph
 from penstock.diagnose.path.participation import (
@@ -17,11 +16,11 @@ from penstock.diagnose.path.participation import (
     cut_windows,
     measure_participation,
 )
-from penstock.diagnose.trace.events import Activity, Floats, Indices, Kind, Trace, Work, number_keys
+from penstock.diagnose.path.sums import Channels, Sums, sum_window
+from penstock.diagnose.trace.events import Activity, Floats, Times, Trace, Work, number_keys
 
 _LABELS = tuple(kind.label for kind in Activity)
 
-Places = npt.NDArray[np.integer]
 Name = TypeVar("Name", str, Work)
 Key = TypeVar("Key", bound=Hashable)
 
@@ -57,38 +56,28 @@ class Summary:
     events: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Edges:
-    """The worker edges of a window as columns."""
-
-    worker: Indices
-    activity: Places
-    work: Indices
-    share: Floats
-    seconds: Floats
-
-
 def summarise(graph: ActivityGraph, found: Participation) -> Summary:
     """Sum participation by activity, worker, operator and channel (equation 3.4)."""
     trace, window = graph.trace, found.window
-    edges = _collect_edges(graph, found)
-    activity = _sum_by_code(edges.activity, edges.share, len(Activity))
-    activity += _sum_messages(graph, found)
-    by_worker = _sum_by_code(edges.worker, edges.share, len(trace.workers))
-    work = _sum_by_code(edges.work, edges.share, len(trace.works))
-    operator, instances = _sum_operators(graph, edges, work)
+    names, code = _number_operators(trace.works)
+    sums, channels = sum_window(graph, found, code, len(names))
+    operator, instances = _sum_operators(trace, sums, names, code)
     return Summary(
         start_us=window.start_us,
         end_us=window.end_us,
         length_us=found.length_us,
         paths_log10=found.paths_log10,
-        activity=_name_values(_LABELS, activity),
-        worker=_name_values(trace.workers, by_worker),
+        activity=_name_values(_LABELS, sums.activity),
+        worker=_name_values(trace.workers, sums.worker),
         operator=operator,
         instances=instances,
-        work=_name_values(trace.works, work),
-        communication=_sum_channels(graph, found),
-        profile=_sum_busy_times(graph, edges),
+        work=_name_values(trace.works, sums.work),
+        communication=_rank_channels(trace.workers, channels),
+        profile=BusyTimes(
+            _name_values(_LABELS, sums.busy_activity / 1e6),
+            _name_values(trace.workers, sums.busy_worker / 1e6),
+            _name_values(trace.works, sums.busy_work / 1e6),
+        ),
         instrumentation=found.instrumentation,
         events=window.high - window.low,
     )
@@ -109,88 +98,41 @@ def summarise_graph(
         yield summarise(graph, measure_participation(graph, window))
 
 
-def _collect_edges(graph: ActivityGraph, found: Participation) -> _Edges:
-    """Return every worker edge of the window, also those across its end, with its length inside."""
-    trace, window = graph.trace, found.window
-    inside = slice(window.low, window.high)
-    previous = graph.previous[inside]
-    begins = np.maximum(trace.time_us[previous], window.start_us)
-    seconds = np.where(previous >= 0, trace.time_us[inside] - begins, 0) / 1e6
-    last = window.last_inside
-    ends = np.where(last >= 0, graph.following[last], -1)
-    over = np.nonzero(ends >= 0)[0]
-    tail = (window.end_us - np.maximum(trace.time_us[last[over]], window.start_us)) / 1e6
-    return _Edges(
-        worker=np.concatenate([trace.worker[inside], over.astype(np.int32)]),
-        activity=np.concatenate([graph.edge_activity[inside], graph.edge_activity[ends[over]]]),
-        work=np.concatenate([graph.edge_work[inside], graph.edge_work[ends[over]]]),
-        share=np.concatenate([found.local, found.crossing[over]]),
-        seconds=np.concatenate([seconds, np.maximum(tail, 0.0)]),
-    )
-
-
-def _sum_messages(graph: ActivityGraph, found: Participation) -> Floats:
-    trace, window = graph.trace, found.window
-    inside = trace.activity[window.low : window.high]
-    shares = _sum_by_code(inside, found.message, len(Activity))
-    shares += _sum_by_code(trace.activity[window.spanning], found.spanning, len(Activity))
-    return shares
+def _number_operators(works: Sequence[Work]) -> tuple[list[str], Times]:
+    """Return the operators, and the number of each work's operator among them."""
+    names = list(dict.fromkeys(item.operator for item in works))
+    place = {name: index for index, name in enumerate(names)}
+    return names, np.array([place[item.operator] for item in works], dtype=np.int64)
 
 
 def _sum_operators(
-    graph: ActivityGraph, edges: _Edges, work: Floats
+    trace: Trace, sums: Sums, names: Sequence[str], code: Times
 ) -> tuple[dict[str, float], dict[str, int]]:
     """Return each operator's participation without task launches, divided by the workers that ran it."""
-    trace = graph.trace
-    names = list(dict.fromkeys(item.operator for item in trace.works))
-    place = {name: index for index, name in enumerate(names)}
-    code = np.array([place[item.operator] for item in trace.works], dtype=np.int64)
-    useful = (edges.seconds > 0) & (edges.activity != Activity.WAITING) & (edges.activity != Activity.UNKNOWN)
-    ran = np.zeros((len(names), len(trace.workers)), dtype=bool)
-    ran[code[edges.work[useful]], edges.worker[useful]] = True
-    work = np.where([item.phase == "task launch" for item in trace.works], 0.0, work)
-    instances = np.maximum(ran.sum(axis=1), 1)
+    work = np.where([item.phase == "task launch" for item in trace.works], 0.0, sums.work)
+    instances = np.maximum(sums.ran.sum(axis=1), 1)
     # the driver launches the tasks of every operator, but is an instance of its own only
     if "driver" in trace.workers:
-        shared = ran[:, trace.workers.index("driver")] & (np.array(names) != "driver")
+        shared = sums.ran[:, trace.workers.index("driver")] & (np.array(names) != "driver")
         instances = np.maximum(instances - shared, 1)
-    shares = _sum_by_code(code, work, len(names)) / instances
-    kept = [i for i in np.nonzero(shares > 0)[0] if names[i]]
+    shares = np.bincount(code, work, len(names)) / instances
+    kept = [i for i in np.nonzero(shares > 0)[0].tolist() if names[i]]
     return {names[i]: float(shares[i]) for i in kept}, {names[i]: int(instances[i]) for i in kept}
 
 
-def _sum_channels(graph: ActivityGraph, found: Participation) -> list[tuple[str, str, float]]:
-    trace, window = graph.trace, found.window
-    events = np.concatenate([np.nonzero(found.message > 0)[0] + window.low, window.spanning])
-    share = np.concatenate([found.message[found.message > 0], found.spanning])
-    is_send = trace.kind[events] == Kind.SEND
-    own, other = trace.worker[events], trace.remote[events]
-    workers = len(trace.workers)
-    key = np.where(is_send, own, other).astype(np.int64) * workers + np.where(is_send, other, own)
-    distinct, code = number_keys(key, workers**2)
-    total = _sum_by_code(code, share, len(distinct))
+def _rank_channels(workers: Sequence[str], channels: Channels) -> list[tuple[str, str, float]]:
+    """Return sender, receiver and participation of each channel, the largest first."""
+    count = len(workers)
+    distinct, code = number_keys(channels.key, count**2)
+    total = np.bincount(code, channels.share, len(distinct))
     order = np.argsort(-total, kind="stable")
+    sender, receiver = np.divmod(distinct[order], max(count, 1))
     return [
-        (trace.workers[distinct[i] // workers], trace.workers[distinct[i] % workers], float(total[i]))
-        for i in order
-        if total[i] > 0
+        (workers[source], workers[target], share)
+        for source, target, share in zip(
+            sender.tolist(), receiver.tolist(), total[order].tolist(), strict=True
+        )
     ]
-
-
-def _sum_busy_times(graph: ActivityGraph, edges: _Edges) -> BusyTimes:
-    busy = edges.activity != Activity.WAITING
-    activity = _sum_by_code(edges.activity, edges.seconds, len(Activity))
-    worker = _sum_by_code(edges.worker[busy], edges.seconds[busy], len(graph.trace.workers))
-    work = _sum_by_code(edges.work[busy], edges.seconds[busy], len(graph.trace.works))
-    return BusyTimes(
-        _name_values(_LABELS, activity),
-        _name_values(graph.trace.workers, worker),
-        _name_values(graph.trace.works, work),
-    )
-
-
-def _sum_by_code(codes: Places, weights: Floats, size: int) -> Floats:
-    return np.asarray(np.bincount(codes, weights, size), dtype=np.float64)
 
 
 def _name_values(names: tuple[Name, ...], values: Floats) -> dict[Name, float]:

@@ -19,7 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -155,21 +157,20 @@ def from_table(table: pa.Table) -> Trace:
     missing = [name for name in ("time_us", "worker", "kind", "activity") if name not in table.column_names]
     if missing:
         raise BadInput(f"a trace needs the column {missing[0]}; this one has {', '.join(table.column_names)}")
-    worker, workers = _decode_names(table, "worker")
-    if len(worker) and int(worker.min()) < 0:
+    worker, remote = _read_names(table, "worker"), _read_names(table, "remote")
+    if worker.has_nulls:
         # the compiled passes index by worker without a check
         raise BadInput("the trace column worker has a null; every event needs a worker")
-    remote, remotes = _decode_names(table, "remote")
-    names = list(dict.fromkeys([*workers, *remotes]))
+    names = list(dict.fromkeys([*worker.names, *remote.names]))
     place = {name: index for index, name in enumerate(names)}
     work, works = _decode_works(table)
     return Trace(
         time_us=_read_integers(table, "time_us"),
-        worker=worker,
+        worker=worker.translate([place[name] for name in worker.names], np.int32),
         kind=_decode_enumeration(table, "kind", [kind.label for kind in Kind]),
         activity=_decode_enumeration(table, "activity", [activity.label for activity in Activity]),
         correlation=_read_integers(table, "correlation"),
-        remote=_translate_codes(remote, [place[name] for name in remotes]),
+        remote=remote.translate([place[name] for name in remote.names], np.int32),
         work=work,
         workers=tuple(names),
         works=works,
@@ -202,50 +203,97 @@ def read_whole_numbers(column: pa.ChunkedArray | pa.Array, name: str) -> Times:
     return np.asarray(whole.to_numpy(), dtype=np.int64)
 
 
-def _decode_names(table: pa.Table, name: str) -> tuple[Indices, list[str]]:
+class _Names(NamedTuple):
+    """A column of names: their codes, a bit for each that is not null (or nothing), and the names."""
+
+    codes: Indices
+    valid: Codes
+    first_bit: int
+    names: list[str]
+    has_nulls: bool
+
+    def translate(self, places: Sequence[int], kind: npt.DTypeLike, null: int = -1) -> npt.NDArray[Any]:
+        """Return for each row what stands in `places` for its name."""
+        found = np.empty(len(self.codes), dtype=kind)
+        table = np.array([*places, null]).astype(kind)
+        _translate_codes(self.codes, self.valid, self.first_bit, table, found)
+        return found
+
+
+@numba.njit(cache=True)
+def _translate_codes(
+    codes: Indices, valid: Codes, first_bit: int, table: npt.NDArray[Any], found: npt.NDArray[Any]
+) -> None:
+    """Fill in the value of each code, and the last one where its bit is not set."""
+    null, has_bits = table[len(table) - 1], len(valid) > 0
+    for i in range(len(codes)):
+        bit = np.uint64(i + first_bit)
+        if has_bits and not valid[bit >> np.uint64(3)] >> (bit & np.uint64(7)) & 1:
+            found[i] = null
+        else:
+            found[i] = table[np.uint32(codes[i])]
+
+
+def _read_names(table: pa.Table, name: str) -> _Names:
+    none = np.empty(0, dtype=np.uint8)
     if name not in table.column_names:
-        return np.full(table.num_rows, -1, dtype=np.int32), []
+        rows = table.num_rows
+        return _Names(np.zeros(rows, np.int32), np.zeros(rows // 8 + 1, np.uint8), 0, [], rows > 0)
     column = table.column(name)
     if not pa.types.is_dictionary(column.type):
         column = column.cast(pa.string()).dictionary_encode()
+    if not len(column):
+        return _Names(np.empty(0, np.int32), none, 0, [], False)
     merged = column.unify_dictionaries().combine_chunks()
     if isinstance(merged, pa.ChunkedArray):
-        if merged.num_chunks == 0:
-            return np.empty(0, dtype=np.int32), []
         merged = merged.chunk(0)
-    codes = merged.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return np.asarray(codes, dtype=np.int32), [str(value) for value in merged.dictionary.to_pylist()]
-
-
-def _translate_codes(codes: Indices, places: Sequence[int]) -> Indices:
-    return np.asarray(np.array([*places, -1], dtype=np.int32)[codes], dtype=np.int32)
+    indices, names = merged.indices.cast(pa.int32()), [str(value) for value in merged.dictionary.to_pylist()]
+    bits, codes = indices.buffers()
+    first, rows = indices.offset, len(indices)
+    valid = np.frombuffer(bits, np.uint8) if bits is not None and indices.null_count else none
+    return _Names(np.frombuffer(codes, np.int32)[first : first + rows], valid, first, names, len(valid) > 0)
 
 
 def _decode_enumeration(table: pa.Table, name: str, known: Sequence[str]) -> Codes:
-    codes, names = _decode_names(table, name)
-    unknown = [value for value in names if value not in known]
-    if unknown or (len(codes) and int(codes.min()) < 0):
+    found = _read_names(table, name)
+    unknown = [value for value in found.names if value not in known]
+    if unknown or found.has_nulls:
         raise BadInput(f"the trace column {name} has {unknown[:1] or 'a null'}; known are {', '.join(known)}")
-    return _translate_codes(codes, [known.index(value) for value in names]).astype(np.uint8)
+    return found.translate([known.index(value) for value in found.names], np.uint8, null=0)
 
 
 def _decode_works(table: pa.Table) -> tuple[Indices, tuple[Work, ...]]:
-    operator, operators = _decode_names(table, "operator")
-    phase, phases = _decode_names(table, "phase")
-    keys = (operator.astype(np.int64) + 1) * (len(phases) + 1) + phase + 1
-    distinct, codes = number_keys(keys, (len(operators) + 1) * (len(phases) + 1))
-    names, labels = ["", *operators], ["", *phases]
+    operator, phase = _read_names(table, "operator"), _read_names(table, "phase")
+    names, labels = ["", *operator.names], ["", *phase.names]
+    keys = operator.translate([place * len(labels) for place in range(1, len(names))], np.int64, null=0)
+    keys += phase.translate(range(1, len(labels)), np.int64, null=0)
+    distinct, codes = number_keys(keys, len(names) * len(labels))
     works = tuple(Work(names[int(key) // len(labels)], labels[int(key) % len(labels)]) for key in distinct)
-    return codes.astype(np.int32), works or (Work(),)
+    return codes, works or (Work(),)
 
 
-def number_keys(keys: Times, size: int) -> tuple[Times, Times]:
+def number_keys(keys: Times, size: int) -> tuple[Times, Indices]:
     """Return the distinct keys, rising, and the place of each key among them; keys are 0 up to `size`."""
     if size > max(len(keys), _FEW_KEYS):
         distinct, codes = np.unique(keys, return_inverse=True)
-        return distinct, codes.astype(np.int64)
-    is_used = np.bincount(keys, minlength=size) > 0
-    return np.nonzero(is_used)[0], (np.cumsum(is_used) - 1)[keys]
+        return distinct, codes.astype(np.int32)
+    is_used = np.zeros(size, dtype=np.bool_)
+    _mark_keys(keys, is_used)
+    return np.nonzero(is_used)[0], _place_keys(keys, np.cumsum(is_used) - 1)
+
+
+@numba.njit(cache=True)
+def _mark_keys(keys: Times, is_used: npt.NDArray[np.bool_]) -> None:
+    for i in range(len(keys)):
+        is_used[np.uint64(keys[i])] = True
+
+
+@numba.njit(cache=True)
+def _place_keys(keys: Times, places: Times) -> Indices:
+    found = np.empty(len(keys), dtype=np.int32)
+    for i in range(len(keys)):
+        found[i] = places[np.uint64(keys[i])]
+    return found
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Merge runs of events that are each in order of time, such as one for each worker, column by column.
+"""Merge runs of events that are each in order of time, such as one for each worker.
 
-Time is cut into slices of some ten thousand events. A slice is spread over as many buckets as it has events,
-and put right by insertion; its columns are copied run by run and picked in order while they are in the cache.
+Time is cut into slices of some ten thousand events. A slice's times are sorted by their digits, each with its
+place among the runs; its columns are packed into words run by run, and picked in order while in the cache.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import numpy.typing as npt
 Times = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int32]
 Codes = npt.NDArray[np.uint8]
-Places = npt.NDArray[np.uint32]
+Words = npt.NDArray[np.uint64]
 
-_EVENTS_OF_SLICE = 12_000
+_EVENTS_OF_SLICE = 16_000
 MOST_RUNS = 4096
 """With more runs, finding each one's part of a slice costs more than a sort."""
-_MOST_MOVES = 8
-"""Moves for each event before insertion is given up for a sort: times that huddle share a bucket."""
+_DIGIT = 10
+"""Bits of a digit: its histogram fits in the fastest cache, and two digits sort a slice of a dense trace."""
+_MOST_DIGITS = 6
+_ALIGNMENT = 64
 
 
 class Columns(NamedTuple):
@@ -37,24 +39,36 @@ class Columns(NamedTuple):
 
 
 class _Scratch(NamedTuple):
-    """Room for one slice."""
+    """Room for one slice: its times, sort keys, the same once more, and words of packed columns."""
 
     times: Times
-    stamps: Times
-    ends: Places
-    places: Places
-    narrow: Indices
-    codes: Codes
+    keys: Words
+    spare: Words
+    words: Words
+    counts: npt.NDArray[np.uint32]
 
 
 class _Cut(NamedTuple):
-    """A slice: each run's part, their order, and where the slice lies in the merged columns."""
+    """A slice: each run's part, and where the slice lies in the merged columns."""
 
     first: Times
     until: Times
-    places: Places
     at: int
     size: int
+
+
+def allocate_columns(size: int, *types: npt.DTypeLike) -> list[npt.NDArray[Any]]:
+    """Return columns of these types in one block: huge pages, which numpy asks for, need a large one.
+
+    Small pages take longer to come by than the columns to fill, and so do arrays made in compiled code.
+    """
+    lengths = [-(-size * np.dtype(kind).itemsize // _ALIGNMENT) * _ALIGNMENT for kind in types]
+    ends = np.cumsum(lengths)
+    block = np.empty(int(ends[-1]), dtype=np.uint8)
+    return [
+        block[end - length : end].view(kind)[:size]
+        for end, length, kind in zip(ends, lengths, types, strict=True)
+    ]
 
 
 def merge_runs(columns: Columns, bounds: Times) -> Columns:
@@ -62,7 +76,7 @@ def merge_runs(columns: Columns, bounds: Times) -> Columns:
 
     Run r is `bounds[r]` up to `bounds[r + 1]`, and is in order of time.
     """
-    merged = Columns._make(np.empty_like(column) for column in columns)
+    merged = Columns._make(allocate_columns(len(columns.time), *(column.dtype for column in columns)))
     _merge_slices(columns, bounds, merged)
     return merged
 
@@ -85,9 +99,9 @@ def find_runs(time: Times) -> Times:
 
 @numba.njit(cache=True)
 def _make_scratch(size: int) -> _Scratch:
-    times, stamps = np.empty(size, np.int64), np.empty(size, np.int64)
-    ends, places = np.empty(size + 3, np.uint32), np.empty(size, np.uint32)
-    return _Scratch(times, stamps, ends, places, np.empty(size, np.int32), np.empty(size, np.uint8))
+    words = np.empty((3, size), np.uint64)
+    counts = np.empty((_MOST_DIGITS, 1 << _DIGIT), np.uint32)
+    return _Scratch(np.empty(size, np.int64), words[0], words[1], words[2], counts)
 
 
 @numba.njit(cache=True)
@@ -105,16 +119,11 @@ def _merge_slices(columns: Columns, bounds: Times, merged: Columns) -> None:
         if count > len(scratch.times):
             scratch = _make_scratch(count)
         if count > 0:
-            _copy_runs(time, first, until, scratch.times)
-            _order_slice(scratch, count)
-            merged.time[at : at + count] = scratch.stamps[:count]
-            cut = _Cut(first, until, scratch.places, at, count)
-            _pick(columns.worker, cut, scratch.narrow, merged.worker)
-            _pick(columns.kind, cut, scratch.codes, merged.kind)
-            _pick(columns.activity, cut, scratch.codes, merged.activity)
-            _pick(columns.correlation, cut, scratch.times, merged.correlation)
-            _pick(columns.remote, cut, scratch.narrow, merged.remote)
-            _pick(columns.work, cut, scratch.narrow, merged.work)
+            cut = _Cut(first, until, at, count)
+            places = _order_slice(time, cut, scratch, merged.time)
+            _pick_codes(columns, cut, places, scratch.words, merged)
+            _pick_correlations(columns.correlation, cut, places, scratch.words, merged.correlation)
+            _pick_names(columns, cut, places, scratch.words, merged)
             at += count
 
 
@@ -133,64 +142,116 @@ def _find_slice(time: Times, bounds: Times, end: int, first: Times, until: Times
 
 
 @numba.njit(cache=True)
-def _copy_runs(column: npt.NDArray[Any], first: Times, until: Times, copy: npt.NDArray[Any]) -> None:
-    """Copy the runs' parts one after the other."""
-    held = 0
-    for r in range(len(first)):
-        part = column[first[r] : until[r]]
-        room = copy[held : held + len(part)]
+def _order_slice(time: Times, cut: _Cut, scratch: _Scratch, merged: Times) -> Words:
+    """Fill in the sorted times of a slice, and return the place of each among the times of its runs."""
+    times, count, held = scratch.times, cut.size, 0
+    low = high = time[cut.first[np.argmax(cut.until > cut.first)]]
+    for r in range(len(cut.first)):
+        part = time[cut.first[r] : cut.until[r]]
         for i in range(len(part)):
-            room[i] = part[i]
+            times[held + i] = part[i]
+        if len(part) > 0:
+            low, high = min(low, part[0]), max(high, part[-1])
         held += len(part)
+    bits, shift = _count_bits(high - low), _count_bits(count)
+    ordered = merged[cut.at : cut.at + count]
+    if bits > _DIGIT * _MOST_DIGITS or bits + shift > 64:
+        return _sort_slice(times[:count], scratch.keys, ordered)
+    places = _sort_digits(times[:count], low, bits, shift, scratch)
+    mask = np.uint64((1 << shift) - 1)
+    for i in range(count):
+        ordered[i] = np.int64(places[i] >> np.uint64(shift)) + low
+        places[i] &= mask
+    return places
 
 
 @numba.njit(cache=True)
-def _pick(column: npt.NDArray[Any], cut: _Cut, copy: npt.NDArray[Any], merged: npt.NDArray[Any]) -> None:
-    """Fill in the part of a merged column that belongs to a slice."""
-    _copy_runs(column, cut.first, cut.until, copy)
-    places, part = cut.places, merged[cut.at : cut.at + cut.size]
-    for i in range(len(part)):
-        part[i] = copy[places[i]]
+def _count_bits(number: int) -> int:
+    bits = 0
+    while number >> bits > 0:
+        bits += 1
+    return bits
 
 
 @numba.njit(cache=True)
-def _order_slice(scratch: _Scratch, count: int) -> None:
-    """Fill in the sorted times of a slice, and the place of each among the times of its runs."""
-    times, stamps, ends, places, _, _ = scratch
-    low, high = times[0], times[0]
-    for i in range(count):
-        low, high = min(low, times[i]), max(high, times[i])
-    scale = count / (float(high - low) + 1.0)
-    one, two = np.uint32(1), np.uint32(2)
-    ends[: count + 3] = 0
-    for i in range(count):
-        ends[np.uint32((times[i] - low) * scale) + two] += one
-    for b in range(2, count + 3):
-        ends[b] += ends[b - 1]
-    for i in range(count):
-        bucket = np.uint32((times[i] - low) * scale) + one
-        at = ends[bucket]
-        stamps[at], places[at] = times[i], np.uint32(i)
-        ends[bucket] = at + one
-    if not _insert(stamps, places, count):
-        order = np.argsort(times[:count], kind="mergesort")
-        for i in range(count):
-            stamps[i], places[i] = times[order[i]], np.uint32(order[i])
+def _sort_slice(times: Times, places: Words, ordered: Times) -> Words:
+    """Sort times that, with their places, do not fit in a word: a few may be years from the others."""
+    order = np.argsort(times, kind="mergesort")
+    for i in range(len(times)):
+        ordered[i], places[i] = times[order[i]], np.uint64(order[i])
+    return places
 
 
 @numba.njit(cache=True)
-def _insert(stamps: Times, places: Places, count: int) -> bool:
-    """Sort times that are nearly in order, stably; return False if they are too far from it."""
-    left = _MOST_MOVES * count
-    for i in range(1, count):
-        stamp = stamps[i]
-        if stamp < stamps[i - 1]:
-            place, j = places[i], i
-            while j > 0 and stamps[j - 1] > stamp:
-                stamps[j], places[j] = stamps[j - 1], places[j - 1]
-                j -= 1
-            stamps[j], places[j] = stamp, place
-            left -= i - j
-            if left < 0:
-                return False
-    return True
+def _sort_digits(times: Times, low: int, bits: int, shift: int, scratch: _Scratch) -> Words:
+    """Return times since `low`, each followed by its place, sorted digit by digit from the lowest."""
+    keys, spare, counts = scratch.keys, scratch.spare, scratch.counts
+    digits, mask, one = (bits + _DIGIT - 1) // _DIGIT, np.uint64((1 << _DIGIT) - 1), np.uint32(1)
+    counts[:digits] = 0
+    for i in range(len(times)):
+        since = np.uint64(times[i] - low)
+        keys[i] = since << np.uint64(shift) | np.uint64(i)
+        for digit in range(digits):
+            counts[digit, since >> np.uint64(digit * _DIGIT) & mask] += one
+    for digit in range(digits):
+        begins, total = counts[digit], np.uint32(0)
+        for value in range(len(begins)):
+            number = begins[value]
+            begins[value] = total
+            total += number
+        skipped = np.uint64(shift + digit * _DIGIT)
+        for i in range(len(times)):
+            value = keys[i] >> skipped & mask
+            place = begins[value]
+            spare[place], begins[value] = keys[i], place + one
+        keys, spare = spare, keys
+    return keys
+
+
+@numba.njit(cache=True)
+def _pick_codes(columns: Columns, cut: _Cut, places: Words, words: Words, merged: Columns) -> None:
+    """Fill in a slice of workers, kinds and activities."""
+    held, eight = 0, np.uint64(8)
+    for r in range(len(cut.first)):
+        part = slice(cut.first[r], cut.until[r])
+        worker, kind, activity = columns.worker[part], columns.kind[part], columns.activity[part]
+        for i in range(len(worker)):
+            codes = np.uint64(kind[i]) << eight | np.uint64(activity[i])
+            words[held + i] = codes << np.uint64(32) | np.uint64(np.uint32(worker[i]))
+        held += len(worker)
+    whole = slice(cut.at, cut.at + cut.size)
+    worker, kind, activity = merged.worker[whole], merged.kind[whole], merged.activity[whole]
+    for i in range(cut.size):
+        word = words[places[i]]
+        worker[i], activity[i] = np.int32(word), np.uint8(word >> np.uint64(32))
+        kind[i] = np.uint8(word >> np.uint64(40))
+
+
+@numba.njit(cache=True)
+def _pick_names(columns: Columns, cut: _Cut, places: Words, words: Words, merged: Columns) -> None:
+    """Fill in a slice of remote workers and of work."""
+    held = 0
+    for r in range(len(cut.first)):
+        part = slice(cut.first[r], cut.until[r])
+        remote, work = columns.remote[part], columns.work[part]
+        for i in range(len(remote)):
+            words[held + i] = np.uint64(work[i]) << np.uint64(32) | np.uint64(np.uint32(remote[i]))
+        held += len(remote)
+    whole = slice(cut.at, cut.at + cut.size)
+    remote, work = merged.remote[whole], merged.work[whole]
+    for i in range(cut.size):
+        word = words[places[i]]
+        remote[i], work[i] = np.int32(word), np.int32(word >> np.uint64(32))
+
+
+@numba.njit(cache=True)
+def _pick_correlations(column: Times, cut: _Cut, places: Words, words: Words, merged: Times) -> None:
+    held = 0
+    for r in range(len(cut.first)):
+        part = column[cut.first[r] : cut.until[r]]
+        for i in range(len(part)):
+            words[held + i] = np.uint64(part[i])
+        held += len(part)
+    ordered = merged[cut.at : cut.at + cut.size]
+    for i in range(cut.size):
+        ordered[i] = np.int64(words[places[i]])

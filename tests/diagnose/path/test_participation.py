@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.diagnose.path.counts import share_paths
 from penstock.diagnose.path.graph import build_graph
 from penstock.diagnose.path.participation import cut_windows, measure_participation
+from penstock.diagnose.path.shares import share_paths
 from penstock.diagnose.trace.events import Activity
 from penstock_lab.experiments.diagnosis_speed import TraceShape, generate_trace
 from tests.diagnose.traces import (
