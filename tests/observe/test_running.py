@@ -130,8 +130,3 @@ def test_why_the_tasks_of_a_batch_are_not_judged(status, failed, is_over, words)
     told = explain_trouble(7, [fine, {"status": status, "numFailedStages": failed}], is_over)
     assert (told is None) == (words is None)
     assert words is None or told.startswith(f"batch 7 is left out: {words}")
-
-
-def test_a_task_that_has_just_been_launched_has_no_duration_yet():
-    running = read_running_stage("scan", stage(), [task(0, status="RUNNING", duration=None)])
-    assert running.running_seconds.tolist() == [0.0]
