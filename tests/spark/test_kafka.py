@@ -121,13 +121,17 @@ def records_read(query, newest):
     return sum(report.numInputRows for report in query.recentProgress if report.batchId <= newest)
 
 
+def has_batches(seen):
+    return bool(seen.batches)
+
+
 def test_offered_rate_and_backlog_are_those_of_the_producer(spark, producer, query):
     source = SparkSource(spark)
     producer.start()
-    watch(source, "from_kafka", lambda seen: bool(seen.batches))
+    watch(source, "from_kafka", has_batches)
     before, begun = producer.produced, time.monotonic()
     # on a busy machine a batch is late now and then, and the producer, too
-    windows = [watch(source, "from_kafka", lambda seen: bool(seen.batches))[0] for _ in range(5)]
+    windows = [watch(source, "from_kafka", has_batches, every=3.0)[0] for _ in range(3)]
     window, produced = windows[-1], producer.produced
     really = (produced - before) / (time.monotonic() - begun)
     read = records_read(query, query_of(window, "from_kafka").batches[-1].batch_id)

@@ -137,18 +137,26 @@ def overridden(
         return first, journal.action(action.action_id), told
 
 
+def read_command(process: psutil.Process) -> list[str]:
+    """Return a process's command line; one that has ended meanwhile has none."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 def find_secret_on_no_command_line() -> str:
     """Return the word by which executors' reports are believed, from the file in which Spark reads it."""
 
     def submitted() -> list[str]:
-        ours = psutil.Process().children(recursive=True)
-        return next(([*one.cmdline()] for one in ours if "--properties-file" in one.cmdline()), [])
+        ours = [read_command(one) for one in psutil.Process().children(recursive=True)]
+        return next((words for words in ours if "--properties-file" in words), [])
 
     words = wait_for("Spark's command line", submitted, patience=PATIENCE)
     file = Path(words[words.index("--properties-file") + 1])
     (secret,) = [line.split()[1] for line in file.read_text().splitlines()]
     assert len(secret) == 32 and file.stat().st_mode & 0o077 == 0
-    shown = [one.info["cmdline"] or [] for one in psutil.process_iter(["cmdline"])]
+    shown = [read_command(one) for one in psutil.process_iter()]
     assert not any(secret in word for words in shown for word in words)
     return secret
 

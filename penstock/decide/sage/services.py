@@ -190,7 +190,8 @@ def _correlate_orders(cause: Floats, shuffled: Floats, known: Bools, lag: int) -
     spread = (effects * effects).sum(axis=1) - effects.sum(axis=1) ** 2 / len(first)
     varied = np.ptp(effects, axis=1) > 0
     scale = np.sqrt(np.where(varied, np.maximum(spread, 0.0), np.inf) * float(first @ first))
-    found: Floats = np.where(varied & (scale > 0), effects @ first / scale, -np.inf)
+    found = np.full(len(shuffled), -np.inf)
+    np.divide(effects @ first, scale, out=found, where=varied & (scale > 0))
     return found
 
 
