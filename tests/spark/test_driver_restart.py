@@ -16,7 +16,8 @@ from penstock.journal.store import open_journal
 from penstock_lab.workloads.key_count import KeyCount
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.spark
+# two drivers are started; former runs in the journal and restarts from a checkpoint have tests of their own
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 KEYS, BINS, RECORDS = 300, 6, 4_000
 SCRIPT = f"""

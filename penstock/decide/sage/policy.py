@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import ApplicationWindow, OperatorWindow
+from penstock.dataflow.window import ApplicationWindow, OperatorWindow, SlotQuery
 from penstock.decide.policy import ExpectedEffect, Hold, Policy, Proposal, Resize, Scale
 from penstock.decide.readings import UnitReader
 from penstock.decide.sage.first_size import (
@@ -149,7 +149,7 @@ class SagePolicy:
 
     def _take(self, window: ApplicationWindow, held: Mapping[str, int], answer: Proposal | NotReady) -> None:
         """Add a sample of the window; without an answer of DS2 its need is unknown, and the rest counts."""
-        first_has_ended = bool(window.queries) and not self._seen_batches
+        first_has_ended = _has_ended_batch(window) and not self._seen_batches
         went_back = bool(self._samples) and window.end <= self._samples[-1][0]
         # a first batch starts Python workers and compiles code: once it has ended nothing of it is believed
         if first_has_ended or went_back:
@@ -214,7 +214,7 @@ class SagePolicy:
         if isinstance(by_hand, Resize):
             return self._or_grow(by_hand, given, window, held)
         found = self._decide(given, held)
-        if isinstance(answer, NotReady) and not _is_urgent(found, window):
+        if isinstance(answer, NotReady) and not _is_urgent(found, self._knows_batches(window)):
             return answer
         forced = found.decision is not None and found.decision.rule is given.overrides.forced
         if forced:
@@ -274,7 +274,11 @@ class SagePolicy:
         proposal = make_proposal(given.held, fitted.decision, given.overrides)
         if isinstance(proposal, Resize):
             proposal = replace(proposal, seen=dict(self._samples[-1][1]))
-        return add_notes(proposal, fitted.notes if window.queries else (*fitted.notes, _FIRST_BATCH))
+        return add_notes(proposal, (*fitted.notes, *(() if self._knows_batches(window) else (_FIRST_BATCH,))))
+
+    def _knows_batches(self, window: ApplicationWindow) -> bool:
+        """Return whether this window has queries, and one of them has ended a batch by now."""
+        return bool(window.queries) and self._seen_batches
 
     def _collect_input(self, window: ApplicationWindow, held: Mapping[str, int]) -> SizingInput:
         said = self._word
@@ -371,12 +375,20 @@ class SagePolicy:
         return add_notes(Scale(sizes, reason, expected), fitted.notes)
 
 
-def _is_urgent(found: SizingRound, window: ApplicationWindow) -> bool:
+def _has_ended_batch(window: ApplicationWindow) -> bool:
+    """Return whether a query has ended a batch, where a first one may be seen while it runs."""
+    return any(
+        not isinstance(query, SlotQuery) or bool(query.batches) or query.running is None
+        for query in window.queries
+    )
+
+
+def _is_urgent(found: SizingRound, knows_batches: bool) -> bool:
     """Return whether a decision cannot wait for a batch to end, which it may never do for want of memory.
 
     In the first batch code is compiled and workers start, so that a busy CPU says nothing yet.
     """
-    rules = _NEW_SETTINGS_UP if window.queries else _MEMORY_UP
+    rules = _NEW_SETTINGS_UP if knows_batches else _MEMORY_UP
     return found.decision is not None and found.decision.rule in rules
 
 

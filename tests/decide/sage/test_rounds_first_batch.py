@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from penstock.dataflow.metrics import RunningBatch
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ApplicationWindow, SizingFacts
 from penstock.decide.ds2.policy import Ds2Policy
@@ -28,10 +29,13 @@ FULL = {"heap_used_bytes": 3.9 * GIB}
 
 
 class Starting:
-    """Two executors that report, and queries of which no batch has ended until `batches` is set."""
+    """Two executors that report, and queries of which no batch has ended until `batches` is set.
+
+    With `running` the first batch is seen while it runs.
+    """
 
     def __init__(self, needs: Policy | None = None, limits: Limits = WIDE) -> None:
-        self.now, self.said, self.batches = 0.0, Said(), False
+        self.now, self.said, self.batches, self.running = 0.0, Said(), False, False
         self.policy = SagePolicy(
             needs or Ds2Policy(Goals()),
             SageSettings(),
@@ -42,6 +46,9 @@ class Starting:
     def window(self, facts: dict[str, float] | None = None, **use: float) -> ApplicationWindow:
         self.now += 10.0
         queries = (a_query(self.now - 10, backlog=10.0),) if self.batches else ()
+        if self.running:
+            first = RunningBatch(0, start=0.0, seconds=self.now, slots=2, stages=())
+            queries = (dataclasses.replace(a_query(batch_seconds=()), running=first),)
         window = a_window(self.now, 2, queries=queries)
         busy = dataclasses.replace(CALM, **use)
         states = tuple(dataclasses.replace(state, use=busy) for state in window.executors)
@@ -97,6 +104,15 @@ def test_a_busy_cpu_says_nothing_while_code_is_compiled():
     starting.batches = True
     answer = starting.run(11, cpu_cores=3.0)
     assert isinstance(answer, Resize) and answer.reason.startswith("P3"), "a minute after it, it does"
+
+
+def test_a_first_batch_that_is_seen_while_it_runs_has_not_ended():
+    starting = Starting(FixedPolicy(NotReady("its first batch runs", "its end")))
+    starting.running = True
+    assert isinstance(starting.run(36, cpu_cores=3.0), NotReady)
+    answer = starting.run(35, **FULL)
+    assert isinstance(answer, Resize)
+    assert answer.reason.endswith("no batch has ended yet, so memory alone is judged")
 
 
 def test_nothing_is_taken_away_before_a_batch_has_ended():
