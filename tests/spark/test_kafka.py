@@ -149,6 +149,7 @@ def test_offered_rate_and_backlog_are_those_of_the_producer(spark, producer, que
     assert query.isActive
 
 
+@pytest.mark.soak
 def test_a_topic_made_anew_is_one_window_without_a_rate(spark, broker, tmp_path):
     admin = AdminClient({"bootstrap.servers": broker})
     make_topic(admin, "anew")
