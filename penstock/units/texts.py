@@ -1,7 +1,8 @@
-"""Texts as people write them: files that are read whole, and YAML."""
+"""Texts as people write them, files that are read whole and YAML, and texts cut to what people read."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,16 @@ def read_text(path: Path, refusal: type[BadInput] = BadInput) -> str:
         raise refusal(f"{path}: not a text file in UTF-8") from None
     except OSError as error:
         raise refusal(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def cut_text(text: str, most: int) -> str:
+    """Return a text of at most so many characters; one that was cut says so."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def list_first(names: Sequence[str], most: int) -> str:
+    """List at most so many names; a list that was cut says so."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 MOST_PARTS = 100_000

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from penstock.diagnose.answer import advise, answer_in_words, list_findings, share_by_cause
 from penstock.diagnose.diagnosis import Diagnosis
 from penstock.diagnose.whatif.scenarios import WhatIf
+from penstock.units.texts import cut_text
 from penstock.view import figures
 from penstock.view.charts import (
     BLUE,
@@ -193,7 +194,7 @@ def _bar(label: str, color: str, names: Sequence[str], values: Mapping[str, floa
 
 def _cut(name: str) -> str:
     """Cut names of plan nodes that are as long as a page is wide; hovering shows all of it."""
-    return escape_hover(name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…")
+    return escape_hover(cut_text(name, LONGEST_NAME))
 
 
 def _dress_bars(figure: go.Figure) -> go.Figure:

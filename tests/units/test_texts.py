@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import BadInput, BadSettings
 from penstock.units.fields import suggest_name
-from penstock.units.texts import parse_yaml, read_text
+from penstock.units.texts import cut_text, list_first, parse_yaml, read_text
 
 
 def test_what_is_written_comes_with_the_lines_of_its_keys():
@@ -78,3 +78,8 @@ def test_the_nearest_name_is_suggested_whatever_its_case():
     assert suggest_name("wrods", ["Words"], spell=str.upper) == "; did you mean WORDS?"
     assert suggest_name("x", ["Words", "lines"]) == "; known: Words, lines"
     assert suggest_name("x", ["Words"], list_all=False) == ""
+
+
+def test_a_text_and_a_list_are_cut_where_they_get_long_and_say_so():
+    assert (cut_text("executor", 8), cut_text("executors", 8)) == ("executor", "executo…")
+    assert (list_first(["1", "2"], 2), list_first(["1", "2", "3"], 2)) == ("1, 2", "1, 2, …")

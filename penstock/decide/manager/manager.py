@@ -110,12 +110,7 @@ class ScalingManager:
             *([UselessGrowth()] if settings.critical_path == "veto" else []),
             ScaleDownDelay(settings.scale_down_delay),
             MinorChanges(settings.ignore_changes_below),
-            *(
-                steps := (
-                    LargestStepUp(settings.largest_step_up),
-                    LargestStepDown(settings.largest_step_down),
-                )
-            ),
+            *steps,
             limits,
             self.periods,
         )

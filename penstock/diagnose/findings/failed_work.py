@@ -21,6 +21,7 @@ from penstock.diagnose.log.failures import (
 )
 from penstock.diagnose.whatif.scenarios import Gain, Rehearsal, without_time
 from penstock.units.figures import count_of, scale_spark_size
+from penstock.units.texts import list_first
 
 MOST_NAMED = 3
 _ADVICE = {
@@ -123,9 +124,8 @@ def _describe_lost(lost: Mapping[str, str]) -> str:
     if len(names) == 1:
         return f"Executor {names[0]} was lost ({lost[names[0]]})."
     reason, number = Counter(lost.values()).most_common(1)[0]
-    shown = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
     often = "each" if number == len(names) else f"{number} of them"
-    return f"{len(names)} executors were lost ({shown}; {often}: {reason})."
+    return f"{len(names)} executors were lost ({list_first(names, MOST_NAMED)}; {often}: {reason})."
 
 
 def _choose_settings(log: ApplicationLog, worst: str) -> dict[str, str]:

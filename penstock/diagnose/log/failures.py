@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from penstock.diagnose.log.application import Fields
+from penstock.units.texts import cut_text
 
 OUT_OF_MEMORY, FETCH_FAILED, EXECUTOR_LOST, EXCEPTION, OUTPUT_LOST, DENIED, OTHER = (
     "out of memory",
@@ -85,8 +86,7 @@ def _read_message(reason: Fields) -> str:
 
 def shorten_message(text: str) -> str:
     """Return the first line of a message, cut where it gets long."""
-    line = text.strip().partition("\n")[0].strip()
-    return line if len(line) <= LONGEST_MESSAGE else f"{line[: LONGEST_MESSAGE - 1]}…"
+    return cut_text(text.strip().partition("\n")[0].strip(), LONGEST_MESSAGE)
 
 
 def read_job_failure(event: Fields) -> str:

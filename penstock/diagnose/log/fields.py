@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from penstock.diagnose.log.application import FAILED, KILLED, SUCCEEDED, Fields
+from penstock.units.texts import cut_text
 
 END_OF_TIMES = 10**14
 """Milliseconds up to the year 5138; a later time is an error, and might overflow in microseconds."""
@@ -23,8 +24,7 @@ SQL_TIMES = {
 
 def read_name(value: Any) -> str:
     """Return a name, shortened if it is too long."""
-    text = str(value)
-    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+    return cut_text(str(value), LONGEST_NAME)
 
 
 def read_amount(value: Any, most: float = END_OF_TIMES) -> float:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.diagnose.log.application import Fields
+from penstock.units.texts import list_first
 
 MOST_NODES = 2_000
 """Of one plan; scopes behind them keep their names."""
@@ -101,8 +102,7 @@ def _find_bracket(text: str, behind: str) -> str:
 
 def _list_columns(text: str) -> str:
     names = [re.sub(r"#\d+L?", "", part).strip() for part in text.split(",")]
-    names = [name for name in names if name]
-    return ", ".join(names[:LONGEST_LIST]) + (", …" if len(names) > LONGEST_LIST else "")
+    return list_first([name for name in names if name], LONGEST_LIST)
 
 
 def _find_table(node: Fields) -> str:
