@@ -51,10 +51,14 @@ class ControlGroup:
         self._apply(self.layout.limit_memory(size_bytes, swap_counts))
 
     def freeze(self) -> None:
-        """Stop all processes, and wait until they have stopped."""
-        self._apply([self.layout.freeze(True)])
+        """Stop all processes, and wait until they have stopped.
+
+        Version 1 misses a process that waits for the first steps of a child when it is asked; it stops when
+        asked again.
+        """
         controller, file, stopped = self.layout.frozen_text
         for _ in _retry(f"{self.name} does not freeze"):
+            self._apply([self.layout.freeze(True)])
             if stopped in (self.folders[controller] / file).read_text("ascii"):
                 return
 

@@ -226,7 +226,20 @@ def test_a_real_group_freezes_goes_on_and_dies_with_its_children(real_group, tmp
         real_group.kill()
         assert not real_group.processes()
     finally:
-        parent.kill()
+        real_group.kill()
+        parent.wait()
+
+
+def test_a_real_group_freezes_while_its_processes_start_others(real_group, tmp_path):
+    if real_group is None:
+        return
+    parent = start_counting(real_group, tmp_path / "count")
+    try:
+        for _ in range(100):
+            real_group.freeze()
+            real_group.thaw()
+    finally:
+        real_group.kill()
         parent.wait()
 
 
