@@ -1,7 +1,7 @@
-"""An archive of loaded classes, with which masters, workers and executors start in half the CPU time.
+"""Archives of loaded classes, with which Spark's processes start in half the CPU time.
 
-Java writes it at the end of a process that was started with `training`: the first worker of the first ground.
-It ignores an archive that does not fit its version, the class path or the jars.
+Java writes one at the end of a process that was started with `training`: a worker of the first ground, a
+driver in `class_training`. It ignores an archive that does not fit its version, the class path or the jars.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import os
 import shutil
 from pathlib import Path
 
+import pyspark
+
 from penstock_lab.ground.java_servers import find_cache, find_java
 
 
 class ClassArchive:
-    """The archive for a class path and the Java in use, in the user's cache directory."""
+    """The archive of one kind of process for the jars and the Java in use, in the user's cache directory."""
 
-    def __init__(self, jars: Path, cache: Path | None = None) -> None:
+    def __init__(self, kind: str, jars: Path | None = None, cache: Path | None = None) -> None:
+        jars = jars or find_spark() / "jars"
         directory = find_cache() if cache is None else cache
         self._jars = jars
-        self._file = directory / f"classes-{_identify(jars)}.jsa"
+        self._file = directory / f"{kind}-classes-{_identify(jars)}.jsa"
         self._unfinished = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         self._empty = directory / "no-configuration"
 
@@ -54,6 +57,11 @@ class ClassArchive:
         """Take what a trained process has written, if it has; others see all of it or nothing."""
         if self._unfinished.is_file():
             self._unfinished.rename(self._file)
+
+
+def find_spark() -> Path:
+    """Return the directory of the Spark in use."""
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 
 
 def _identify(jars: Path) -> str:

@@ -25,10 +25,9 @@ from typing import Any, Self
 
 import orjson
 import psutil
-import pyspark
 
 from penstock.errors import ActionFailed, BadInput, NotFound
-from penstock_lab.ground.class_archive import ClassArchive
+from penstock_lab.ground.class_archive import ClassArchive, find_spark
 from penstock_lab.ground.control_groups import MOUNT, find_hierarchy
 from penstock_lab.ground.hosts import EVERY_SECONDS, GroundHost, HostShape
 from penstock_lab.ground.java_servers import find_free_ports, find_java, read_tail, start_server
@@ -61,7 +60,7 @@ class ProvingGround:
         self._name = Owner.this_process().next_name()
         self._directory = Path(tempfile.gettempdir()) / self._name
         self._port, self._page_port = find_free_ports(2)
-        self._archive = ClassArchive(_find_spark() / "jars")
+        self._archive = ClassArchive("worker")
         self._cleanup, self._stopped = ExitStack(), threading.Event()
 
     def __enter__(self) -> Self:
@@ -262,7 +261,7 @@ class ProvingGround:
         """Return what a server, and an executor that it starts, sees: files go to the ground's directory."""
         return {
             **os.environ,
-            "SPARK_HOME": str(_find_spark()),
+            "SPARK_HOME": str(find_spark()),
             # without it a worker looks for the directories of a build of Spark when it starts an executor
             "SPARK_SCALA_VERSION": _find_scala_version(),
             "SPARK_CONF_DIR": str(self._archive.configuration),
@@ -306,13 +305,9 @@ class ProvingGround:
         return self._hosts[worker]
 
 
-def _find_spark() -> Path:
-    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-
-
 def _find_scala_version() -> str:
     """Return the version of Scala that the name of a jar carries, as in spark-core_2.13-4.3.0.jar."""
-    (jar,) = (_find_spark() / "jars").glob("spark-core_*.jar")
+    (jar,) = (find_spark() / "jars").glob("spark-core_*.jar")
     return jar.name.split("_")[1].split("-")[0]
 
 

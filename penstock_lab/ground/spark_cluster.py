@@ -20,7 +20,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -28,6 +27,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import ActionFailed
 from penstock.observe.executors.processes import find_executors, list_processes
 from penstock.observe.spark_session import start_spark
+from penstock_lab.ground.class_archive import ClassArchive, find_spark
 
 LIGHT_JVM = " ".join(
     (
@@ -70,13 +70,14 @@ class ClusterShape:
 
 def cluster_conf(shape: ClusterShape) -> dict[str, str]:
     """Settings that keep fixed costs low; `shape.conf` has the last word."""
+    archive = " ".join(ClassArchive("driver").options)
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.executor.memory": f"{shape.executor_memory_mb}m",
         "spark.executor.cores": str(shape.cores),
-        "spark.driver.extraJavaOptions": f"{LIGHT_JVM} -Dlog4j2.configurationFile={_quiet_start()}",
-        "spark.executor.extraJavaOptions": LIGHT_JVM,
+        "spark.driver.extraJavaOptions": f"{LIGHT_JVM} {archive} -Dlog4j2.configurationFile={_quiet_start()}",
+        "spark.executor.extraJavaOptions": f"{LIGHT_JVM} {archive}",
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "penstock_lab.workloads.warm_daemon",
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
@@ -100,6 +101,7 @@ def start_cluster(shape: ClusterShape) -> SparkSession:
     stop_cluster()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_CONF_DIR", str(ClassArchive("driver").configuration))
     builder = SparkSession.builder.master(shape.master).appName(shape.name)
     for key, value in cluster_conf(shape).items():
         builder = builder.config(key, value)
@@ -164,8 +166,7 @@ def _stop_session() -> None:
         return
     for query in spark.streams.active:
         query.stop()
-    home = Path(os.environ.get("SPARK_HOME", str(Path(pyspark.__file__).parent)))
-    logs = home / "work" / spark.sparkContext.applicationId
+    logs = find_spark() / "work" / spark.sparkContext.applicationId
     spark.stop()
     # executors log into Spark's own directory, where nobody would look for them or remove them
     shutil.rmtree(logs, ignore_errors=True)

@@ -1,11 +1,14 @@
 """One real cluster of executor processes that tests share; each test leaves it as it found it."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from pyspark.sql import SparkSession
 
 from penstock.runtime.attach import detach_all
+from penstock_lab.ground.class_archive import ClassArchive
+from penstock_lab.ground.class_training import train_drivers
 from penstock_lab.ground.spark_cluster import (
     ClusterShape,
     executor_ids,
@@ -61,6 +64,11 @@ def is_alive(session: SparkSession) -> bool:
 
 @pytest.fixture(scope="session")
 def clusters() -> Iterator[Clusters]:
+    train_drivers()
+    archive = ClassArchive("driver")
+    # for the drivers of other processes, too
+    os.environ["SPARK_SUBMIT_OPTS"] = " ".join(archive.options)
+    os.environ["SPARK_CONF_DIR"] = str(archive.configuration)
     yield Clusters()
     stop_cluster()
 

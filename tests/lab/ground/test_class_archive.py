@@ -17,7 +17,7 @@ def jars(tmp_path):
 
 
 def test_an_archive_is_used_once_a_process_has_written_it(jars, tmp_path):
-    archive = ClassArchive(jars, tmp_path / "cache")
+    archive = ClassArchive("driver", jars, tmp_path / "cache")
     assert list(archive.configuration.iterdir()) == []
     assert not archive.exists() and archive.options == []
     archive.keep()
@@ -25,16 +25,20 @@ def test_an_archive_is_used_once_a_process_has_written_it(jars, tmp_path):
     (option,) = archive.training
     Path(option.removeprefix("-XX:ArchiveClassesAtExit=")).write_text("classes")
     archive.keep()
-    (used,) = ClassArchive(jars, tmp_path / "cache").options
+    (used,) = ClassArchive("driver", jars, tmp_path / "cache").options
     assert Path(used.removeprefix("-XX:SharedArchiveFile=")).read_text() == "classes"
 
 
 def test_other_jars_have_another_archive(jars, tmp_path):
-    before = ClassArchive(jars, tmp_path).training
+    before = ClassArchive("driver", jars, tmp_path).training
     (jars / "spark-sql.jar").touch()
-    assert ClassArchive(jars, tmp_path).training != before
+    assert ClassArchive("driver", jars, tmp_path).training != before
+
+
+def test_each_kind_of_process_has_its_own(jars, tmp_path):
+    assert ClassArchive("driver", jars, tmp_path).training != ClassArchive("worker", jars, tmp_path).training
 
 
 def test_the_class_path_is_that_of_executors(jars, tmp_path):
-    archive = ClassArchive(jars, tmp_path)
+    archive = ClassArchive("driver", jars, tmp_path)
     assert archive.class_path == f"{archive.configuration}/:{jars}/slf4j-api-2.0.jar:{jars}/*"
