@@ -79,6 +79,10 @@ def name_every_unit(proposal: Hold | Scale, sizes: Mapping[str, int]) -> Scale:
     return Scale(dict(sizes), proposal.reason, proposal.expected, proposal.exact)
 
 
+IDLE_SLOTS = 0.5
+"""The share of the slots' time that tasks take at least where more slots would help."""
+
+
 def correct_missed_costs(scale: Scale, situation: Situation, most_ratio: float, idle_below: float) -> Scale:
     """Multiply the need of what binds by offered over observed rate (target rate ratio, DS2 section 4.2.1).
 
@@ -86,7 +90,8 @@ def correct_missed_costs(scale: Scale, situation: Situation, most_ratio: float, 
     the ratio in every considered window. An operator that a single instance holds back is left alone, and so
     is everything once a growth has brought little: it is not costs that are missed then.
     Batches that leave most of their period idle while a backlog grows are short because the source is read
-    with a limit for each batch; no executor would change that.
+    with a limit for each batch; no executor would change that. Nor would it where tasks leave most slots
+    idle while a batch runs, which waits for one of them, or for the driver.
     """
     considered, held = situation.history.measured, situation.held
     if not situation.behind or situation.history.small_gains:
@@ -94,6 +99,8 @@ def correct_missed_costs(scale: Scale, situation: Situation, most_ratio: float, 
     if any(find_rate_ratio([one]) <= most_ratio for one in considered):
         return scale
     if any(one.busy is not None and one.busy < idle_below for one in considered):
+        return scale
+    if isinstance(situation.window, SlotWindow) and _are_slots_idle(situation.window):
         return scale
     short = _find_binding_units(situation)
     sizes = {
@@ -105,6 +112,18 @@ def correct_missed_costs(scale: Scale, situation: Situation, most_ratio: float, 
     ratio = max(short.values())
     reason = f"offered is {ratio:.2f} times observed though the policy asks for no growth: costs are missed"
     return Scale(sizes, reason, ExpectedEffect("the observed rate reaches the offered one"))
+
+
+def _are_slots_idle(window: SlotWindow) -> bool:
+    """Tell whether tasks left most slots idle while batches ran; not so where none is known."""
+    offered, taken = 0.0, 0.0
+    for query in window.queries:
+        known = [batch for batch in query.batches if batch.stages]
+        # queries share the slots, so the time of the longest counts once
+        offered = max(offered, sum(batch.seconds * batch.slots for batch in known))
+        stages = [stage for batch in known for stage in batch.stages]
+        taken += sum(float((stage.useful_seconds + stage.waiting_seconds).sum()) for stage in stages)
+    return taken < IDLE_SLOTS * offered
 
 
 def _find_binding_units(situation: Situation) -> dict[str, float]:

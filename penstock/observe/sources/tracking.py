@@ -74,6 +74,7 @@ class OffsetTrack:
         self.told_by_reading = False
         self.problem = ""
         self.arrivals: Arrivals | None = None
+        self._problem_told = True
         self._latest: Any = None
         self._samples: deque[OfferedSample] = deque(maxlen=_SAMPLES_KEPT)
         self._read = 0.0
@@ -88,7 +89,9 @@ class OffsetTrack:
     def add(self, source: SourceProgress, at: float) -> str | None:
         """Take in one report; the answer is a warning, where one is due."""
         self._read += source.input_records
-        self.arrivals, self.problem = None, ""
+        self.arrivals = None
+        if self._problem_told:
+            self.problem = ""
         reader = reader_for(source.description)
         read = reader.records(source.end_offset, source.description)
         latest = source.latest_offset or source.end_offset
@@ -100,7 +103,7 @@ class OffsetTrack:
             first = reader.records(source.start_offset, source.description)
             first = before if first is None else first
             self.arrivals = None if first is None else arrivals_between(list(self._samples), first, read)
-            return self.problem or None
+            return None if self._problem_told else self.problem
         self.told_by_reading = True
         self._samples.append(OfferedSample(at, self._read, self._read))
         return f"what is offered to {source.description} is unknown: what was read is taken instead"
@@ -119,6 +122,7 @@ class OffsetTrack:
             self._samples.clear()
             self._last_rate = math.nan
             self.problem = f"{description} was made anew or changed ({broken}): counting starts again"
+            self._problem_told = False
 
     def _note(self, sample: OfferedSample) -> None:
         before = self._samples[-1] if self._samples else None
@@ -134,7 +138,13 @@ class OffsetTrack:
         return 0.0 if self._idle_since is None else max(0.0, self._samples[-1].at - self._idle_since)
 
     def offered(self, start: float, now: float, period: float, at_rest: bool = False) -> tuple[float, float]:
-        """Return the rate offered in [start, now), and the backlog in records; NaN and 0 while unknown."""
+        """Return the rate offered in [start, now), and the backlog in records; NaN and 0 while unknown.
+
+        A break of the count makes one window unknown, however many reports came since.
+        """
+        if self.problem:
+            self._problem_told = True
+            return math.nan, 0.0
         rate = offered_rate(list(self._samples), start, now)
         if math.isnan(rate):
             rate = self._last_rate

@@ -52,6 +52,16 @@ def test_a_topic_made_anew_is_told_once_and_then_counted_from_its_beginning():
     assert told[4] == (100, 0, "")
 
 
+def test_a_topic_made_anew_is_told_though_a_second_report_came_before_anybody_looked():
+    track = OffsetTrack()
+    for number, count in enumerate([4000, 4500, 50, 550]):
+        track.add(kafka([count]), 5.0 * number)
+    rate, _ = track.offered(5.0, 15.0, PERIOD)
+    assert math.isnan(rate) and "went back from 4,500 to 50" in track.problem
+    track.add(kafka([1050]), 20.0)
+    assert track.offered(10.0, 20.0, PERIOD) == (100, 0) and not track.problem
+
+
 def test_one_partition_that_begins_anew_is_not_hidden_by_the_others():
     # the sum still rises by 500, where 1,000 came
     told = follow(kafka([1000, 1000]), kafka([1500, 1500]), kafka([500, 3000]), kafka([1000, 3500]))
