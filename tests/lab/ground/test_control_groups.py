@@ -233,8 +233,10 @@ def test_a_real_group_freezes_goes_on_and_dies_with_its_children(real_group, tmp
 def test_a_real_group_freezes_while_its_processes_start_others(real_group, tmp_path):
     if real_group is None:
         return
-    parent = start_counting(real_group, tmp_path / "count")
+    file = tmp_path / "count"
+    parent = start_counting(real_group, file)
     try:
+        wait_for("a first count", lambda: read_count(file))
         for _ in range(100):
             real_group.freeze()
             real_group.thaw()
