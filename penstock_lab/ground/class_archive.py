@@ -6,9 +6,12 @@ driver in `class_training`. It ignores an archive that does not fit its version,
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
@@ -52,6 +55,14 @@ class ClassArchive:
     def training(self) -> list[str]:
         """Return Java's options to write it when the process ends."""
         return [f"-XX:ArchiveClassesAtExit={self._unfinished}"]
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Let one process write it at a time: the others wait, and find it written."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def keep(self) -> None:
         """Take what a trained process has written, if it has; others see all of it or nothing."""

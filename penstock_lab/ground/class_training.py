@@ -27,7 +27,9 @@ PATIENCE_SECONDS = 300.0
 def train_drivers() -> None:
     """Make the archive of drivers and executors, if there is none: half a minute, once."""
     archive = ClassArchive("driver")
-    if not archive.exists():
+    with archive.writing():
+        if archive.exists():
+            return
         command = [sys.executable, "-m", "penstock_lab.ground.class_training", *archive.training]
         subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE_SECONDS)
         archive.keep()
@@ -66,4 +68,4 @@ def _pass_on(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
 
 
 if __name__ == "__main__":
-    use_classes(sys.argv[1])
+    use_classes(sys.argv[1]) if len(sys.argv) > 1 else train_drivers()

@@ -9,7 +9,9 @@ from pyspark.sql import SparkSession
 from penstock.runtime.attach import detach_all
 from penstock_lab.ground.class_archive import ClassArchive
 from penstock_lab.ground.class_training import train_drivers
+from penstock_lab.ground.kafka_broker import kafka_broker
 from penstock_lab.ground.spark_cluster import (
+    LIGHT_JVM,
     ClusterShape,
     executor_ids,
     hold_executors,
@@ -67,10 +69,17 @@ def clusters() -> Iterator[Clusters]:
     train_drivers()
     archive = ClassArchive("driver")
     # for the drivers of other processes, too
-    os.environ["SPARK_SUBMIT_OPTS"] = " ".join(archive.options)
+    os.environ["SPARK_SUBMIT_OPTS"] = " ".join((LIGHT_JVM, *archive.options))
     os.environ["SPARK_CONF_DIR"] = str(archive.configuration)
     yield Clusters()
     stop_cluster()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Kafka broker; each module has topics of its own names."""
+    with kafka_broker(tmp_path_factory.mktemp("kafka")) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -38,11 +38,10 @@ def spark(local_cluster):
 
 
 @pytest.fixture(scope="module")
-def brokers(spark, tmp_path_factory):
+def brokers(spark, broker):
     for jar in connector_jars():
         spark.sql(f"ADD JAR '{jar}'")
-    with kafka_broker(tmp_path_factory.mktemp("kafka")) as address:
-        yield address
+    return broker
 
 
 @pytest.fixture

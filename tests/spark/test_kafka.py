@@ -23,7 +23,7 @@ from penstock.fleet.reporting import connect_to_fleet
 from penstock.fleet.spark_job import publish, start
 from penstock.journal.store import open_journal
 from penstock.observe.spark_source import SparkSource
-from penstock_lab.ground.kafka_broker import connector_jars, kafka_broker
+from penstock_lab.ground.kafka_broker import connector_jars
 from penstock_lab.workloads.nexmark import Nexmark
 from penstock_lab.workloads.nexmark_streams import KafkaStreams, produce
 from tests.fakes import FixedPolicy, a_scale, a_window
@@ -61,17 +61,11 @@ class SteadyProducer(threading.Thread):
         self.join()
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    with kafka_broker(tmp_path_factory.mktemp("kafka")) as address:
-        yield address
-
-
 @pytest.fixture
 def topic(broker):
     admin = AdminClient({"bootstrap.servers": broker})
-    admin.create_topics([NewTopic("events", num_partitions=3)])["events"].result(30)
-    return "events"
+    admin.create_topics([NewTopic("offered", num_partitions=3)])["offered"].result(30)
+    return "offered"
 
 
 @pytest.fixture

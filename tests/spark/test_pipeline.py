@@ -20,7 +20,7 @@ from penstock.pipeline.spark_topics import Written, dead_letters, publish, read_
 from penstock.pipeline.timestamps import ARRIVED, ENTERED
 from penstock.pipeline.topics import Topic
 from penstock.runtime.control import find_running
-from penstock_lab.ground.kafka_broker import connector_jars, kafka_broker
+from penstock_lab.ground.kafka_broker import connector_jars
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
@@ -308,23 +308,22 @@ def entered_by_header(spark, address, name):
     return carried, [row["timestamp"].timestamp() * 1000 for row in rows]
 
 
-def test_the_same_on_kafka_topics_with_dead_letters_and_changing_parallelism(spark, tmp_path):
+def test_the_same_on_kafka_topics_with_dead_letters_and_changing_parallelism(spark, broker, tmp_path):
     for jar in connector_jars():
         spark.sql(f"ADD JAR '{jar}'")
-    with kafka_broker(tmp_path / "kafka") as address:
-        produce(address, 600)
-        options = {"settings": settings(tmp_path, control_socket=False), "trigger": "100ms"}
-        handle = on_kafka(address).run(spark, checkpoints=str(tmp_path / "checkpoints"), **options)
-        sizes = iter([1, 2, 3] * 1000)
-        until(lambda: handle.scale("spell", next(sizes)) and read(handle, "spell") == 598, [handle])
-        handle.stop()
-        texts = sorted(int(record["text"]) for record in values(spark, address, "texts"))
-        assert texts == [2 * number for number in range(600) if number not in (77, 300)]
-        dead = {json.loads(one["record"])["number"]: one for one in values(spark, address, "double.dead")}
-        assert set(dead) == {77, 300} and dead[77]["function"] == "double"
-        assert dead[77]["error"] == "ValueError: seventy-seven"
-        assert dead[300]["error"] == "TimeoutError: the call took longer than 0.5 s"
-        _, sent = entered_by_header(spark, address, "events")
-        carried, written = entered_by_header(spark, address, "texts")
-        assert len(carried) == len(written) == 598
-        assert min(sent) - 1 <= min(carried) <= max(carried) <= max(sent) + 1 < min(written)
+    produce(broker, 600)
+    options = {"settings": settings(tmp_path, control_socket=False), "trigger": "100ms"}
+    handle = on_kafka(broker).run(spark, checkpoints=str(tmp_path / "checkpoints"), **options)
+    sizes = iter([1, 2, 3] * 1000)
+    until(lambda: handle.scale("spell", next(sizes)) and read(handle, "spell") == 598, [handle])
+    handle.stop()
+    texts = sorted(int(record["text"]) for record in values(spark, broker, "texts"))
+    assert texts == [2 * number for number in range(600) if number not in (77, 300)]
+    dead = {json.loads(one["record"])["number"]: one for one in values(spark, broker, "double.dead")}
+    assert set(dead) == {77, 300} and dead[77]["function"] == "double"
+    assert dead[77]["error"] == "ValueError: seventy-seven"
+    assert dead[300]["error"] == "TimeoutError: the call took longer than 0.5 s"
+    _, sent = entered_by_header(spark, broker, "events")
+    carried, written = entered_by_header(spark, broker, "texts")
+    assert len(carried) == len(written) == 598
+    assert min(sent) - 1 <= min(carried) <= max(carried) <= max(sent) + 1 < min(written)
