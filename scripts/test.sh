@@ -4,7 +4,7 @@
 set -u
 told=$(mktemp)
 trap 'kill "$fast" "$classes" 2>/dev/null; rm -f "$told"' EXIT INT TERM
-(nice -n 19 "$@" -m "not spark" --numprocesses="$(($(nproc) > 2 ? $(nproc) - 1 : 1))" >"$told" 2>&1; code=$?; echo; cat "$told"; exit $code) &
+(nice -n 3 "$@" -m "not spark" --numprocesses="$(($(nproc) > 2 ? $(nproc) - 1 : 1))" >"$told" 2>&1; code=$?; echo; cat "$told"; exit $code) &
 fast=$!
 # the first tests on a cluster do without; the later ones wait for it
 nice -n 5 "$(dirname "$1")/python" -m penstock_lab.ground.class_training &
