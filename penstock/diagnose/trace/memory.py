@@ -43,7 +43,7 @@ class _FreeBlocks:
                 self._kept.pop(int(np.argmax([len(block) for block in self._kept])))
             memory = np.empty(size + size // _ROOM, dtype=np.uint8)
         # views refer to this array, and not to the one that owns the memory, because a buffer is between them
-        block = np.frombuffer(memoryview(memory), dtype=np.uint8)
+        block = np.frombuffer(memory.data, dtype=np.uint8)
         weakref.finalize(block, self._give_back, memory).atexit = False
         return block
 
