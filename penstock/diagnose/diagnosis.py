@@ -26,6 +26,7 @@ from penstock.diagnose.path.summary import Summary, join_summaries, mix_shares, 
 from penstock.diagnose.streaming import QueryView, view_queries
 from penstock.diagnose.trace.events import Activity, Indices, is_trace
 from penstock.diagnose.trace.from_log import build_timelines, name_operators
+from penstock.diagnose.trace.memory import reuse_blocks
 from penstock.diagnose.whatif.clip import clip_log
 from penstock.diagnose.whatif.scenarios import Rehearsal, WhatIf, forecast, rehearse
 from penstock.errors import BadInput
@@ -159,13 +160,15 @@ def _diagnose_files(files: LogFiles, span: Span, progress: Callable[[str], None]
 def diagnose_log(log: ApplicationLog, span: Span) -> Diagnosis:
     """Diagnose an application from its event log."""
     lines = build_timelines(log)
-    results = list(analyse_log_parts(lines, span, partial(_analyse_part, span)))
+    with reuse_blocks():
+        results = list(analyse_log_parts(lines, span, partial(_analyse_part, span)))
     return _build_diagnosis(results, span, lines.warnings, log)
 
 
 def diagnose_trace(path: Path, span: Span) -> Diagnosis:
     """Diagnose a trace of any engine from its Parquet files."""
-    results = list(analyse_trace_parts(path, span, partial(_analyse_part, span)))
+    with reuse_blocks():
+        results = list(analyse_trace_parts(path, span, partial(_analyse_part, span)))
     return _build_diagnosis(results, span, {}, None, path.name)
 
 

@@ -16,8 +16,8 @@ HOT = "real cluster of four slots, paced state of 16 bins, one key that becomes 
 MADE = "real cluster of four slots, a cause that was made, read from the event log"
 KERNELS = (
     "generated traces of 30 thousand events a second, one core, from events in memory that are in order for "
-    "each worker to participation, merge included, the best of three; published: 32 cores, events as they "
-    "come"
+    "each worker to participation, merge included, the best of three that use the same memory; published: "
+    "32 cores, events as they come"
 )
 PUBLISHED = {
     "events_per_s_32_cores": 1_200_000,

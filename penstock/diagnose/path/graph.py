@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.diagnose.trace.events import EVENT_COLUMNS, Activity, Codes, Indices, Kind, Times, Trace
-from penstock.diagnose.trace.merge import Columns, allocate_columns
+from penstock.diagnose.trace.memory import allocate_columns
+from penstock.diagnose.trace.merge import Columns
 from penstock.errors import BadInput
 
 _START, _END, _SEND, _RECEIVE = int(Kind.START), int(Kind.END), int(Kind.SEND), int(Kind.RECEIVE)

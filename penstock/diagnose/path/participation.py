@@ -21,7 +21,7 @@ from penstock.diagnose.path.counts import (
 from penstock.diagnose.path.graph import ActivityGraph
 from penstock.diagnose.path.shares import share_at_end, share_edges, share_leaving
 from penstock.diagnose.trace.events import Floats
-from penstock.diagnose.trace.merge import allocate_columns
+from penstock.diagnose.trace.memory import allocate_columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from penstock.diagnose.path.counts import PathWindow
 from penstock.diagnose.path.graph import ActivityGraph, Edges
 from penstock.diagnose.path.participation import Participation
 from penstock.diagnose.trace.events import EVENT_COLUMNS, Activity, Floats, Kind, Times
-from penstock.diagnose.trace.merge import Columns, allocate_columns
+from penstock.diagnose.trace.memory import allocate_columns
+from penstock.diagnose.trace.merge import Columns
 
 _Code: TypeAlias = int | np.integer[Any]
 _WAITING, _UNKNOWN, _SEND = int(Activity.WAITING), int(Activity.UNKNOWN), int(Kind.SEND)

@@ -6,11 +6,13 @@ place among the runs; its columns are packed into words run by run, and picked i
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 import numpy.typing as npt
+
+from penstock.diagnose.trace.memory import allocate_columns
 
 Times = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int32]
@@ -23,7 +25,6 @@ MOST_RUNS = 4096
 _DIGIT = 10
 """Bits of a digit: its histogram fits in the fastest cache, and two digits sort a slice of a dense trace."""
 _MOST_DIGITS = 6
-_ALIGNMENT = 64
 
 
 class Columns(NamedTuple):
@@ -55,20 +56,6 @@ class _Cut(NamedTuple):
     until: Times
     at: int
     size: int
-
-
-def allocate_columns(size: int, *types: npt.DTypeLike) -> list[npt.NDArray[Any]]:
-    """Return columns of these types in one block: huge pages, which numpy asks for, need a large one.
-
-    Small pages take longer to come by than the columns to fill, and so do arrays made in compiled code.
-    """
-    lengths = [-(-size * np.dtype(kind).itemsize // _ALIGNMENT) * _ALIGNMENT for kind in types]
-    ends = np.cumsum(lengths)
-    block = np.empty(int(ends[-1]), dtype=np.uint8)
-    return [
-        block[end - length : end].view(kind)[:size]
-        for end, length, kind in zip(ends, lengths, types, strict=True)
-    ]
 
 
 def merge_runs(columns: Columns, bounds: Times) -> Columns:
