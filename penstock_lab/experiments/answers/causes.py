@@ -107,7 +107,7 @@ def cut_small(scene: Scene, random: np.random.Generator) -> Scene:
 
 
 def shrink_work(scene: Scene, random: np.random.Generator) -> Scene:
-    """Leave less work, or the log of small tasks would be large, to a driver that takes its time to launch."""
+    """Leave less work, or the log of small tasks would be large, to a driver slow to launch."""
     less = scene.map_pieces(lambda piece: _scale(piece, 0.15))
     return replace(less, launch_cost=float(random.uniform(0.002, 0.004)))
 

@@ -67,7 +67,7 @@ class Case:
 
 
 def list_cases(seeds: Sequence[int]) -> list[Case]:
-    """Return a case for each cause and each mixture, with each of these seeds; mixtures have one seed less."""
+    """Return a case for each cause and each mixture, with each of these seeds; of mixtures fewer."""
     single = [Case((cause,), seed) for cause in CAUSES.values() for seed in seeds]
     mixed = [
         Case(tuple(CAUSES[name] for name in names), 100 + seed)
