@@ -98,7 +98,6 @@ def run_case(case: Case) -> Row:
         "predicted_s": predicted,
         "error": error,
         "tasks": len(history.tasks),
-        "unanswered": known is not None and predicted is None,
     }
 
 
@@ -123,24 +122,28 @@ def read_first(found: Diagnosis, cause: Cause) -> tuple[str, float | None]:
     return (first.cause if first.cause in cause.told_as else first.kind), first.gain_seconds
 
 
-def run(extent: Extent, progress: Progress) -> Measurement:
-    """Ask about every case."""
-    rows = list(_run_cases(list_cases(range(QUICK_SEEDS if extent.quick else SEEDS)), progress))
+def summarise_cases(rows: Sequence[Row]) -> dict[str, float]:
+    """Return the share of right answers, and the errors of gains; a wrong answer has no gain to compare."""
     errors = [row["error"] for row in rows if row["right"] and row["error"] is not None]
     asked = [row for row in rows if row["gain_s"] is not None]
-    summary = {
+    return {
         "logs": float(len(rows)),
         "right_share": float(np.mean([row["right"] for row in rows])),
         "median_error": float(np.median(errors)) if errors else float("nan"),
         "worst_tenth_error": float(np.quantile(errors, 0.9)) if errors else float("nan"),
         "predicted_share": float(np.mean([row["predicted_s"] is not None for row in asked])),
     }
+
+
+def run(extent: Extent, progress: Progress) -> Measurement:
+    """Ask about every case."""
+    rows = list(_run_cases(list_cases(range(QUICK_SEEDS if extent.quick else SEEDS)), progress))
     notes = [
         "The logs are made by a model of a cluster of its own, which shares nothing with the replay; the "
         "gain is the model's time with the cause less its time without, with other chance.",
         "In a mixture, what failed must be told first, then the cause whose removal saves most.",
     ]
-    return Measurement(rows, summary, notes)
+    return Measurement(rows, summarise_cases(rows), notes)
 
 
 def _run_cases(cases: Sequence[Case], progress: Progress) -> Iterator[Row]:
