@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from penstock.diagnose.diagnosis import diagnose_log
 from penstock.diagnose.log.reader import read_log
+from penstock.diagnose.path.spans import Span
 from penstock_lab.experiments.answers.applications import draw_batch_application
 from penstock_lab.experiments.answers.causes import CAUSES
 from penstock_lab.experiments.answers.cluster import play
@@ -95,9 +97,6 @@ def test_a_wrong_answer_and_a_wrong_gain_show_in_the_summary():
 
 def test_another_cause_than_that_of_the_log_is_a_wrong_answer():
     """The log of a slow driver, asked as if it were one of skew."""
-    from penstock.diagnose.diagnosis import diagnose_log
-    from penstock.diagnose.path.spans import Span
-
     driver = CAUSES["slow driver"]
     found = diagnose_log(read_log(write_lines(play(Case((driver,), 1).build_scene(), 1))), Span())
     assert read_first(found, driver)[0] in driver.told_as
