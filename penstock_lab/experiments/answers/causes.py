@@ -127,13 +127,18 @@ def join_partitions(scene: Scene, random: np.random.Generator) -> Scene:
 
 
 def _join(pieces: tuple[Piece, ...]) -> Piece:
-    def total(name: str) -> float:
-        return float(sum(getattr(piece, name) for piece in pieces))
-
-    sizes = {name: int(total(name)) for name in ("records", "bytes_in", "bytes_out")}
-    times = {name: total(name) for name in ("compute", "fetch", "collect", "write", "disk", "commit")}
-    return replace(pieces[0], records=sizes["records"], bytes_in=sizes["bytes_in"],
-                   bytes_out=sizes["bytes_out"], **times)  # fmt: skip
+    return replace(
+        pieces[0],
+        records=sum(piece.records for piece in pieces),
+        bytes_in=sum(piece.bytes_in for piece in pieces),
+        bytes_out=sum(piece.bytes_out for piece in pieces),
+        compute=sum(piece.compute for piece in pieces),
+        fetch=sum(piece.fetch for piece in pieces),
+        collect=sum(piece.collect for piece in pieces),
+        write=sum(piece.write for piece in pieces),
+        disk=sum(piece.disk for piece in pieces),
+        commit=sum(piece.commit for piece in pieces),
+    )
 
 
 def slow_driver(scene: Scene, random: np.random.Generator) -> Scene:

@@ -12,6 +12,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -138,7 +139,7 @@ class Cluster:
         machines, allocation = self._scene.machines, self._scene.allocation
         first = machines[: allocation.least] if allocation else machines
         for machine in first:
-            self._at(machine.ready, lambda machine=machine: self._add(machine))
+            self._at(machine.ready, partial(self._add, machine))
         # the driver's program begins when the first executors are there, or at once if none is kept
         self._pass(max((machine.ready for machine in first), default=3.0) + 0.2)
 
