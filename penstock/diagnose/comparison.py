@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.diagnose.answer import CAUSES, share_by_cause
+from penstock.diagnose.causes import CAUSES, share_by_cause
 from penstock.diagnose.diagnosis import Diagnosis
 from penstock.diagnose.path.summary import Summary
 from penstock.diagnose.trace.driver_timeline import DRIVER

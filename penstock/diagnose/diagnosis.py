@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.diagnose.answer import MOST_FINDINGS, LatencyFinding, answer_in_lines, list_findings
+from penstock.diagnose.answer import answer_in_lines
+from penstock.diagnose.causes import LatencyFinding
+from penstock.diagnose.explain import MOST_FINDINGS, list_findings
 from penstock.diagnose.findings.failed_work import FailedWork, find_failed_work
 from penstock.diagnose.findings.idle_time import IdleTime, SlotUse, find_idle_time, measure_slot_use
 from penstock.diagnose.log.application import ApplicationLog

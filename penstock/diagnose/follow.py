@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from penstock.diagnose.answer import answer_in_words, list_findings
+from penstock.diagnose.answer import answer_in_words
+from penstock.diagnose.explain import list_findings
 from penstock.diagnose.log.application import ApplicationLog, Batch, Executor, Stage, Tasks
 from penstock.diagnose.log.reader import EventLogReader
 from penstock.diagnose.path.graph import build_graph

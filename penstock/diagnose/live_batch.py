@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from penstock.dataflow.window import CriticalWindow, HotTask, SlowExecutor
-from penstock.diagnose.answer import answer_in_words, list_findings, share_by_cause, sum_task_share
+from penstock.diagnose.answer import answer_in_words
+from penstock.diagnose.causes import share_by_cause, sum_task_share
+from penstock.diagnose.explain import list_findings
 from penstock.diagnose.findings.stragglers import Straggler, find_slow_executor, find_straggler
 from penstock.diagnose.log.application import (
     LIVE_OUTCOMES,

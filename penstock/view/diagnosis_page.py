@@ -7,8 +7,10 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from penstock.diagnose.answer import advise, answer_in_words, list_findings, share_by_cause
+from penstock.diagnose.answer import advise, answer_in_words
+from penstock.diagnose.causes import share_by_cause
 from penstock.diagnose.diagnosis import Diagnosis
+from penstock.diagnose.explain import list_findings
 from penstock.diagnose.whatif.scenarios import WhatIf
 from penstock.units.texts import cut_text
 from penstock.view import figures

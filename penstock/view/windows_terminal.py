@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from penstock.diagnose.answer import CAUSES, share_by_cause
+from penstock.diagnose.causes import CAUSES, share_by_cause
 from penstock.diagnose.path.summary import Summary
 from penstock.view import figures
 

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from penstock.diagnose.answer import sum_task_share
+from penstock.diagnose.causes import sum_task_share
 from penstock.diagnose.diagnosis import Diagnosis, diagnose_log
 from penstock.diagnose.log.files import find_logs
 from penstock.diagnose.log.reader import read_log

@@ -1,24 +1,17 @@
-"""Speed of diagnosis: traces through the kernels and through Spark, and a large event log to its answer."""
+"""Speed of diagnosis: traces through the kernels and through Spark."""
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
-import orjson
 
-from penstock.diagnose.diagnosis import diagnose_log
-from penstock.diagnose.log.files import find_logs
-from penstock.diagnose.log.ranges import count_processes
-from penstock.diagnose.log.reader import read_application
 from penstock.diagnose.path.graph import build_graph
 from penstock.diagnose.path.participation import cut_windows, measure_participation
-from penstock.diagnose.path.spans import BYTES_PER_EVENT, Span, find_free_memory
+from penstock.diagnose.path.spans import BYTES_PER_EVENT, find_free_memory
 from penstock.diagnose.trace.events import Activity, Kind, Times, Trace, Work, write_trace
 from penstock.diagnose.trace.memory import reuse_blocks
 from penstock_lab.experiments.measurement import (
@@ -38,10 +31,6 @@ WINDOWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Seconds, of tables 3.3 and 3.4."""
 _TYPES = (Activity.PROCESSING, Activity.SERIALIZATION, Activity.BUFFER, Activity.SCHEDULING)
 _OPERATORS = ("source", "flatmap", "count", "sink")
-EXECUTORS, CORES, TASKS_PER_STAGE = 25, 4, 1000
-BASE = 1_700_000_000_000
-ACCUMULATORS = 75
-"""A task's end takes about 10 kB in a log of Spark SQL, most of it accumulators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,102 +179,3 @@ def _time_spark(files: int, progress: Progress) -> dict[str, float]:
             seconds = time.perf_counter() - begun
         progress(f"{rows} summary rows in {seconds:.1f} s")
         return {"spark_events_per_s": events / seconds, "spark_events": float(events)}
-
-
-def run_event_log(extent: Extent, progress: Progress) -> Measurement:
-    """Write a log of 100,000 tasks (10,000 when quick) and time its diagnosis."""
-    tasks = 10_000 if extent.quick else 100_000
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "app-1"
-        progress(f"writing a log of {tasks} tasks")
-        with path.open("wb") as stream:
-            write_log(stream, tasks)
-        size = path.stat().st_size
-        before = read_peak_memory()
-        progress(f"diagnosing {size >> 20} MiB")
-        begun = time.perf_counter()
-        log = read_application(find_logs(path)[0], count_processes())
-        read = time.perf_counter() - begun
-        found = diagnose_log(log, Span(window_us=60_000_000))
-        seconds = time.perf_counter() - begun
-    peak = read_peak_memory()
-    row = {
-        "case": f"{tasks} tasks",
-        "bytes": size,
-        "seconds": seconds,
-        "read_seconds": read,
-        "windows": len(found.windows),
-        "events": found.whole.events,
-        "peak_rss_bytes": peak,
-        "rss_growth_bytes": peak - before,
-    }
-    summary = {
-        "mb_per_s": size / 1e6 / seconds,
-        "tasks_per_s": tasks / seconds,
-        "seconds_per_100000_tasks": seconds * 100_000 / tasks,
-        "rss_growth_of_log": (peak - before) / size,
-    }
-    notes = ["The quick run's time is scaled to 100,000 tasks."] if extent.quick else []
-    return Measurement([row], summary, notes)
-
-
-def write_log(stream: BinaryIO, tasks: int) -> None:
-    """Write the log of an application with full slots, one stage after another."""
-
-    def write(event: str, fields: Row) -> None:
-        stream.write(orjson.dumps({"Event": event, **fields}) + b"\n")
-
-    write("SparkListenerLogStart", {"Spark Version": "4.3.0"})
-    write("SparkListenerApplicationStart", {"App Name": "large", "App ID": "app-1", "Timestamp": BASE})
-    for executor in range(EXECUTORS):
-        fields = {"Executor ID": str(executor), "Executor Info": {"Total Cores": CORES}}
-        write("SparkListenerExecutorAdded", {"Timestamp": BASE + 1000, **fields})
-    at = BASE + 2000
-    for stage in range(tasks // TASKS_PER_STAGE):
-        at = _write_stage(write, stage, at)
-    write("SparkListenerApplicationEnd", {"Timestamp": at})
-
-
-def _write_stage(write: Callable[[str, Row], None], stage: int, at: int) -> int:
-    """Write one job of one stage; return the millisecond at which it ends."""
-    information = {
-        "Stage ID": stage,
-        "Number of Tasks": TASKS_PER_STAGE,
-        "Submission Time": at + 5,
-        "Stage Name": "count",
-    }
-    write("SparkListenerJobStart", {"Job ID": stage, "Submission Time": at, "Stage IDs": [stage]})
-    write("SparkListenerStageSubmitted", {"Stage Info": information})
-    slots = EXECUTORS * CORES
-    free = [at + 10 + slot for slot in range(slots)]
-    for number in range(TASKS_PER_STAGE):
-        slot = number % slots
-        length = 200 + (number * 7919) % 300
-        task: Row = {"Task ID": stage * TASKS_PER_STAGE + number, "Index": number, "Launch Time": free[slot]}
-        _write_task(write, stage, {**task, "Executor ID": str(slot // CORES), "Speculative": False}, length)
-        free[slot] += length + 3
-    end = max(free)
-    write("SparkListenerStageCompleted", {"Stage Info": {**information, "Completion Time": end}})
-    write("SparkListenerJobEnd", {"Job ID": stage, "Completion Time": end + 2})
-    return end + 50
-
-
-def _write_task(write: Callable[[str, Row], None], stage: int, task: Row, length: int) -> None:
-    of_stage: Row = {"Stage ID": stage, "Stage Attempt ID": 0}
-    write("SparkListenerTaskStart", {**of_stage, "Task Info": task})
-    accumulables = [
-        {"ID": number, "Name": f"internal metric of some length {number}", "Update": str(number * 131),
-         "Value": str(number * 1310), "Internal": True, "Count Failed Values": True}
-        for number in range(ACCUMULATORS)
-    ]  # fmt: skip
-    ended = task | {"Finish Time": task["Launch Time"] + length, "Accumulables": accumulables}
-    metrics = {
-        "Executor Deserialize Time": 10,
-        "Executor Run Time": length - 30,
-        "JVM GC Time": 8,
-        "Result Serialization Time": 1,
-        "Shuffle Read Metrics": {"Fetch Wait Time": 5},
-        "Shuffle Write Metrics": {"Shuffle Write Time": 4_000_000, "Shuffle Bytes Written": 1000},
-    }
-    reason = {"Task End Reason": {"Reason": "Success"}}
-    write("SparkListenerTaskEnd", {**of_stage, **reason, "Task Info": ended, "Task Metrics": metrics})

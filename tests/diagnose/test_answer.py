@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.diagnose.answer import LatencyFinding, answer_in_words
+from penstock.diagnose.answer import answer_in_words
+from penstock.diagnose.causes import LatencyFinding
 from penstock.diagnose.diagnosis import diagnose_log
 from penstock.diagnose.findings.stragglers import find_straggler
 from penstock.diagnose.log.reader import read_log

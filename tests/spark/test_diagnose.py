@@ -17,7 +17,7 @@ from penstock.decide.manager.guardrails import Situation
 from penstock.decide.manager.history import ManagerState
 from penstock.decide.policy import ExpectedEffect, Scale
 from penstock.decide.verdict import Rejected
-from penstock.diagnose.answer import share_by_cause
+from penstock.diagnose.causes import share_by_cause
 from penstock.diagnose.diagnosis import diagnose_log
 from penstock.diagnose.findings.stragglers import find_straggler
 from penstock.diagnose.log.files import find_logs

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.diagnose.findings.stragglers import Straggler
+from penstock.diagnose.findings.stragglers import Straggler, group_rows
 from penstock.diagnose.log.application import ApplicationLog, StageKey
 from penstock.diagnose.whatif.scenarios import Change, change_stages, without_time
 from penstock.diagnose.whatif.task_graph import StagePlan
-from penstock.units.figures import count, scale_spark_size, size, spark_size
+from penstock.units.figures import count, count_of, scale_spark_size, size, spark_size
 
 Keys = frozenset[StageKey]
 SPLIT_SIZE = "spark.sql.files.maxPartitionBytes"
@@ -23,13 +23,17 @@ _HEAP = "spark.executor.memory"
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do: its kind, the words, the evidence, what to set, and the change to replay."""
+    """What to do: its kind, the words, the evidence, what to set, and the change to replay.
+
+    `saves` are the seconds that it saves, where these are counted and not replayed.
+    """
 
     kind: str
     text: str
     evidence: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     change: Change | None = None
+    saves: float | None = None
 
 
 def change_some(keys: Keys, change: Callable[[StagePlan], StagePlan]) -> Change:
@@ -37,25 +41,25 @@ def change_some(keys: Keys, change: Callable[[StagePlan], StagePlan]) -> Change:
     return change_stages(lambda stage: change(stage) if stage.key in keys else stage)
 
 
-def advise_on_executor(log: ApplicationLog, keys: Keys, executor: str, ratio: float) -> Advice:
+def advise_on_executor(log: ApplicationLog, executor: str, ratio: float) -> Advice:
     """Advise on an executor whose tasks are slow: in the replay they take as long as those of the others."""
     host = log.executors[executor].host if executor in log.executors else ""
     return Advice(
         kind="slow executor",
         text=f"Look at {f'its host {host}' if host else 'its host'}, or take it out of the cluster.",
         evidence=f"The tasks of executor {executor} {_describe_slowness(ratio)}",
-        change=_speed_up(log, keys, {executor}, ratio),
+        change=_speed_up(log, {executor}),
     )
 
 
-def advise_on_host(log: ApplicationLog, keys: Keys, host: str, ratio: float) -> Advice:
+def advise_on_host(log: ApplicationLog, host: str, ratio: float) -> Advice:
     """Advise on a host whose executors are all slow."""
     there = {name for name, executor in log.executors.items() if executor.host == host}
     return Advice(
         kind="slow host",
         text="Look at what else runs there, at its disks and its network, or take it out of the cluster.",
         evidence=f"The tasks on host {host} {_describe_slowness(ratio)}",
-        change=_speed_up(log, keys, there, ratio),
+        change=_speed_up(log, there),
     )
 
 
@@ -63,25 +67,40 @@ def _describe_slowness(ratio: float) -> str:
     return f"take {ratio:.1f} times as long as those of the others and read no more."
 
 
-def _speed_up(log: ApplicationLog, keys: Keys, executors: set[str], ratio: float) -> Change:
+def _speed_up(log: ApplicationLog, executors: set[str]) -> Change:
+    """Return the change that makes these executors as quick as the others, in every stage that both ran."""
     tasks = log.tasks
     places = [place for place, name in enumerate(tasks.executors) if name in executors]
-    mine = np.isin(tasks["executor"], places) & (tasks["finish"] >= 0)
-    mine &= np.isin(tasks["stage"], [stage for stage, _ in keys])
-    return without_time(np.where(mine, (tasks["finish"] - tasks["launch"]) / 1000 * (1 - 1 / ratio), 0.0))
+    mine, spent = np.isin(tasks["executor"], places), np.zeros(len(tasks))
+    seconds = (tasks["finish"] - tasks["launch"]) / 1000
+    for rows in group_rows(log, frozenset(log.stages)).values():
+        slow, others = rows[mine[rows]], rows[~mine[rows]]
+        if len(slow) and len(others):
+            ratio = float(np.median(seconds[slow]) / max(np.median(seconds[others]), 1e-3))
+            spent[slow] = seconds[slow] * max(0.0, 1 - 1 / max(ratio, 1e-3))
+    return without_time(spent)
 
 
-def advise_on_straggler(log: ApplicationLog, operator: str, stragglers: list[Straggler]) -> Advice:
-    """Advise on tasks that hold the stages of an operator up, by what makes the longest of them long."""
+def advise_on_straggler(
+    log: ApplicationLog, operator: str, stragglers: list[Straggler], everywhere: list[Straggler]
+) -> Advice:
+    """Advise on tasks that hold the stages of an operator up, by what makes the longest of them long.
+
+    The advice is for all stages that suffer from the same.
+    """
     found = max(stragglers, key=lambda one: one.seconds)
-    keys = frozenset(one.stage for one in stragglers)
+    keys = frozenset(one.stage for one in everywhere if one.kind == found.kind)
     evidence = (
         f"Its last task, partition {found.partition} on executor {found.executor}, takes "
         f"{found.seconds:.1f} s, {found.ratio:.1f} times the median."
     )
-    if found.is_scan and found.records >= found.median_records:
+    others = len(keys - {one.stage for one in stragglers})
+    evidence += (
+        f" {count_of(others, 'other stage')} {'has' if others == 1 else 'have'} one too." if others else ""
+    )
+    if found.kind == "uneven splits":
         return _advise_on_splits(log, found, keys, evidence)
-    if found.is_skewed:
+    if found.kind == "skew":
         return _advise_on_skew(log, operator, found, keys, evidence)
     change = change_some(keys, lambda one: one.with_tasks(np.minimum(one.tasks, np.median(one.tasks))))
     if found.copy_was_slow:

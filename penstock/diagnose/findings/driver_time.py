@@ -21,7 +21,7 @@ def advise_on_scheduling(log: ApplicationLog, phases: Mapping[str, float]) -> Ad
     largest = max(phases, key=lambda name: phases[name], default=LAUNCH)
     small = advise_on_small_tasks(log)
     if small and largest != PLANNING:
-        return small
+        return small.advice
     if largest == PLANNING:
         text = "Plan less often: run fewer, larger queries, cache what they share, and break long plans up."
         return Advice("planning", text)

@@ -19,7 +19,9 @@ from penstock.diagnose.log.failures import (
     is_orderly_removal,
     is_out_of_memory,
 )
+from penstock.diagnose.trace.events import Floats
 from penstock.diagnose.whatif.scenarios import Gain, Rehearsal, without_time
+from penstock.diagnose.whatif.task_graph import keep_executors
 from penstock.units.figures import count_of, scale_spark_size
 from penstock.units.texts import list_first
 
@@ -80,8 +82,18 @@ def find_failed_work(log: ApplicationLog, rehearsal: Rehearsal | None = None) ->
         sentence=" ".join(filter(None, sentences)),
         advice=_ADVICE.get(worst, "Look at the driver's log."),
         settings=_choose_settings(log, worst),
-        gain=rehearsal.measure_gain(without_time(wasted)) if rehearsal and wasted.any() else None,
+        gain=_measure_gain(log, rehearsal, wasted, lost) if rehearsal else None,
     )
+
+
+def _measure_gain(
+    log: ApplicationLog, rehearsal: Rehearsal, wasted: Floats, lost: Mapping[str, str]
+) -> Gain | None:
+    """Return what would be gained if no work were repeated and no executor lost."""
+    if not wasted.any() and not lost:
+        return None
+    shorten, keep = without_time(wasted), keep_executors(log, lost)
+    return rehearsal.measure_gain(lambda graph: keep(shorten(graph)))
 
 
 def _find_worst(kinds: Counter[str], lost: Mapping[str, str]) -> str:
@@ -93,7 +105,7 @@ def _find_worst(kinds: Counter[str], lost: Mapping[str, str]) -> str:
     return kinds.most_common(1)[0][0] if kinds else EXECUTOR_LOST if lost else ""
 
 
-def _measure_lost_work(log: ApplicationLog) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _measure_lost_work(log: ApplicationLog) -> Floats:
     """Return for each task the seconds of earlier attempts of its partition that failed.
 
     Those of a partition that never succeeded stay with its last attempt.

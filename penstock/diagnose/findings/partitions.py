@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,6 +37,8 @@ TASKS_PER_SLOT = 2
 MANY_PER_SLOT, SHORT_SECONDS = 4, 0.2
 # Tasks that use less of the slots do not queue for them: the driver launches too slowly.
 QUEUES_FROM = 0.5
+# Small tasks are the trouble where their launch and start cost this share of the time.
+LEAST_COST = 0.2
 _PARTITIONS, _PARALLELISM = "spark.sql.shuffle.partitions", "spark.default.parallelism"
 _PARTITION_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _MOST_EXECUTORS, _EXECUTORS = "spark.dynamicAllocation.maxExecutors", "spark.executor.instances"
@@ -46,16 +49,23 @@ def advise_on_operator(log: ApplicationLog, operator: str, names: Names) -> Advi
     keys = frozenset(key for key, name in names.items() if name == operator)
     slow_host, slow = find_slow_host(log, operator, names), find_slow_executor(log, operator, names)
     if slow_host:
-        return advise_on_host(log, keys, *slow_host)
+        return advise_on_host(log, *slow_host)
     if slow:
-        return advise_on_executor(log, keys, *slow)
+        return advise_on_executor(log, *slow)
+    everywhere = frozenset(names)
     stragglers = list_stragglers(log, keys)
     if stragglers:
-        return advise_on_straggler(log, operator, stragglers)
+        return advise_on_straggler(log, operator, stragglers, list_stragglers(log, everywhere))
     rows = find_rows(log, keys)
-    if len(rows) and int(log.tasks["memory_spilled"][rows].sum()) >= LEAST_SPILL_BYTES * len(rows):
-        return _advise_on_spill(log, keys, rows)
+    if _spills(log, rows):
+        groups = group_rows(log, everywhere)
+        return _advise_on_spill(log, keys, rows, [one for one in groups.values() if _spills(log, one)])
     return _advise_on_slots(log, keys, rows)
+
+
+def _spills(log: ApplicationLog, rows: Column) -> bool:
+    """Return whether these tasks spill so much that it slows them down."""
+    return bool(len(rows)) and int(log.tasks["memory_spilled"][rows].sum()) >= LEAST_SPILL_BYTES * len(rows)
 
 
 def count_slots(log: ApplicationLog) -> int:
@@ -68,8 +78,11 @@ def _advise_on_slots(log: ApplicationLog, keys: Keys, rows: Column) -> Advice | 
     slots = count_slots(log)
     tasks = max((log.stages[key].tasks for key in keys if key in log.stages), default=0)
     on_slots = count_of(slots, "slot")
+    small = advise_on_small_tasks(log) if slots and tasks > slots else None
+    if small and small.is_mostly_cost:
+        return small.advice
     if slots and tasks > slots and _measure_use(log, keys) < QUEUES_FROM:
-        return advise_on_small_tasks(log)
+        return None
     if slots and tasks > slots:
         text = f"Its {count_of(tasks, 'task')} share {on_slots}: more executors would shorten it."
         return Advice("few slots", text, "", _set_executors(log), lambda graph: graph.scale_slots(2 * slots))
@@ -80,7 +93,8 @@ def _advise_on_slots(log: ApplicationLog, keys: Keys, rows: Column) -> Advice | 
         if tasks == 1:
             text += " Where its plan gathers all rows in one partition, the query must change."
         settings = set_partitions(log, keys, rows, tasks * pieces)
-        change = change_some(keys, lambda stage: stage.split_tasks(pieces))
+        few = _list_with_few_tasks(log, keys, slots)
+        change = change_some(few, lambda stage: stage.split_tasks(math.ceil(slots / len(stage.tasks))))
         return Advice("few partitions", text, "", settings, change)
     if not tasks or not slots:
         return None
@@ -88,6 +102,19 @@ def _advise_on_slots(log: ApplicationLog, keys: Keys, rows: Column) -> Advice | 
     settings = _set_executors(log) | set_partitions(log, keys, rows, 2 * tasks)
     halve = change_some(keys, lambda stage: stage.split_tasks(2))
     return Advice("few slots", text, "", settings, lambda graph: halve(graph.scale_slots(2 * slots)))
+
+
+def _list_with_few_tasks(log: ApplicationLog, keys: Keys, slots: int) -> Keys:
+    """Return these stages and the others with fewer tasks than slots, of which the same setting decides."""
+    scans = {key: _is_scan(log, rows) for key, rows in group_rows(log, frozenset(log.stages)).items()}
+    wanted = {scans[key] for key in keys if key in scans}
+    others = (key for key in scans if 1 < log.stages[key].tasks < slots and scans[key] in wanted)
+    return keys | frozenset(others)
+
+
+def _is_scan(log: ApplicationLog, rows: Column) -> bool:
+    tasks = log.tasks
+    return 2 * int(tasks["scanned_records"][rows].sum()) > int(tasks["records_in"][rows].sum())
 
 
 def _measure_use(log: ApplicationLog, keys: Keys) -> float:
@@ -114,7 +141,7 @@ def set_partitions(log: ApplicationLog, keys: Keys, rows: Column, wanted: int) -
     """Return the setting that gives these stages so many tasks: splits of files, of shuffles or of RDDs."""
     tasks = log.tasks
     total = int(tasks["bytes_in"][rows].sum()) // max(1, len(keys))
-    if 2 * int(tasks["scanned_records"][rows].sum()) > int(tasks["records_in"][rows].sum()):
+    if _is_scan(log, rows):
         return {SPLIT_SIZE: spark_size(total / wanted)} if total else {}
     stages = {stage for stage, _ in keys}
     executions = {job.execution for job in log.jobs.values() if stages & set(job.stages)}
@@ -129,8 +156,11 @@ def set_partitions(log: ApplicationLog, keys: Keys, rows: Column, wanted: int) -
     return {_PARTITIONS: str(wanted)}
 
 
-def _advise_on_spill(log: ApplicationLog, keys: Keys, rows: Column) -> Advice:
-    """Advise partitions that fit into memory; the replay leaves out all that the tasks did not compute."""
+def _advise_on_spill(log: ApplicationLog, keys: Keys, rows: Column, everywhere: list[Column]) -> Advice:
+    """Advise partitions that fit into memory, in all stages that spill.
+
+    The replay leaves out all that their tasks did not compute.
+    """
     tasks = log.tasks
     spilled, to_disk = (int(tasks[name][rows].sum()) for name in ("memory_spilled", "disk_spilled"))
     peak = max(1, int(np.median(tasks["peak_memory"][rows])))
@@ -139,7 +169,11 @@ def _advise_on_spill(log: ApplicationLog, keys: Keys, rows: Column) -> Advice:
     factor = math.ceil((peak + each) / peak) if peak > 1 else 2
     now = max(1, len(rows) // max(1, len(keys)))
     waiting = tasks["run"] - tasks["cpu"] - tasks["fetch_wait"] - tasks["gc"]
-    spills = np.isin(np.arange(len(tasks)), rows) & (tasks["memory_spilled"] > 0) & (tasks["cpu"] > 0)
+    spills = (
+        np.isin(np.arange(len(tasks)), np.concatenate(everywhere))
+        & (tasks["memory_spilled"] > 0)
+        & (tasks["cpu"] > 0)
+    )
     held = f", {size(peak)} of memory held by a task" if peak > 1 else ""
     return Advice(
         kind="spill",
@@ -150,13 +184,27 @@ def _advise_on_spill(log: ApplicationLog, keys: Keys, rows: Column) -> Advice:
     )
 
 
-def advise_on_small_tasks(log: ApplicationLog) -> Advice | None:
+@dataclass(frozen=True, slots=True)
+class SmallTasks:
+    """Tasks that cost more to launch than they bring: the advice, and the share of their time it saves."""
+
+    advice: Advice
+    share: float
+
+    @property
+    def is_mostly_cost(self) -> bool:
+        """Whether the tasks themselves need far less than the time of their stages."""
+        return self.share >= LEAST_COST
+
+
+def advise_on_small_tasks(log: ApplicationLog) -> SmallTasks | None:
     """Advise fewer tasks where stages have many for each slot, and they are short."""
     slots = count_slots(log)
     many = [key for key, one in log.stages.items() if one.tasks > MANY_PER_SLOT * max(1, slots)]
-    rows = find_rows(log, frozenset(many))
-    if not len(rows):
+    groups = list(group_rows(log, frozenset(many)).values())
+    if not groups:
         return None
+    rows = np.concatenate(groups)
     length = float(np.median(log.tasks["finish"][rows] - log.tasks["launch"][rows])) / 1000
     if length >= SHORT_SECONDS:
         return None
@@ -166,4 +214,19 @@ def advise_on_small_tasks(log: ApplicationLog) -> Advice | None:
         f"Stages have up to {count_of(most, 'task')} of {seconds(length)}: "
         f"{wanted} larger ones would keep {count_of(slots, 'slot')} busy."
     )
-    return Advice("small tasks", text, "", set_partitions(log, frozenset(many), rows, wanted))
+    spent, needed = _measure_small_tasks(log, groups)
+    settings = set_partitions(log, frozenset(many), rows, wanted)
+    advice = Advice("small tasks", text, "", settings, saves=max(0.0, spent - needed))
+    return SmallTasks(advice, advice.saves / max(spent, 1e-3) if advice.saves else 0.0)
+
+
+def _measure_small_tasks(log: ApplicationLog, groups: list[Column]) -> tuple[float, float]:
+    """Return the seconds in which stages of small tasks ran, and those that their work alone would take."""
+    launch, finish, capacity = log.tasks["launch"], log.tasks["finish"], measure_capacity(log)
+    spent, offered, until = 0, 0.0, -1
+    for begun, end in sorted((int(launch[rows].min()), int(finish[rows].max())) for rows in groups):
+        start = max(begun, until)
+        if end > start:
+            spent, offered, until = spent + end - start, offered + capacity.integrate(start, end), end
+    work = float(sum(int(log.tasks["run"][rows].sum()) for rows in groups)) / 1000
+    return spent / 1000, work / max(offered, 1e-3) * spent / 1000

@@ -48,6 +48,13 @@ class Straggler:
         """Whether the task reads that many more records than the others."""
         return self.records_ratio >= SKEW_RATIO
 
+    @property
+    def kind(self) -> str:
+        """What makes the task long: uneven splits, skew, or something that its records do not explain."""
+        if self.is_scan and self.records >= self.median_records:
+            return "uneven splits"
+        return "skew" if self.is_skewed else "straggler"
+
 
 def find_straggler(log: ApplicationLog, operator: str, names: Names | None = None) -> Straggler | None:
     """Return the worst straggler among the stages of an operator."""

@@ -20,6 +20,18 @@ class Capacity:
         """Return the slots that were there at this time."""
         return sum(slots for at, slots in self.changes if at <= time_ms)
 
+    def find_first_slots(self, from_ms: int) -> int:
+        """Return the first time from this one on at which a slot was there; this one if none comes."""
+        total = self.slots_at(from_ms)
+        for at, slots in self.changes:
+            if total > 0:
+                break
+            if at > from_ms:
+                total += slots
+                if total > 0:
+                    return at
+        return from_ms
+
     def find_most(self, until_ms: int) -> int:
         """Return the most slots that were there at once up to this time."""
         times = sorted({at for at, _ in self.changes if at <= until_ms})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -102,6 +102,16 @@ class TaskGraph:
         jobs = (replace(job, stages=tuple(change(stage) for stage in job.stages)) for job in self.jobs)
         return replace(self, jobs=tuple(jobs))
 
+    def with_changes(self, changes: tuple[SlotChange, ...]) -> TaskGraph:
+        """Return the graph with other changes of its slots, never more than it has at most."""
+        total, there, kept = 0, 0, []
+        for change in changes:
+            total += change.slots
+            now = min(total, self.slots)
+            kept.append(SlotChange(change.anchor, now - there))
+            there = now
+        return replace(self, changes=tuple(kept))
+
     def scale_slots(self, slots: int) -> TaskGraph:
         """Return the graph with this many slots at most, and at any time as many in proportion."""
         factor, total, before, changes = slots / max(1, self.slots), 0, 0, []
@@ -139,9 +149,9 @@ def build_task_graph(log: ApplicationLog) -> TaskGraph:
     ended = sorted((job for job in log.jobs.values() if job.ended >= 0), key=lambda job: job.started)
     ran = _find_ran_stages(log)
     order = _JobOrder(ended)
-    plans = tuple(_plan_job(log, job, order, ran) for job in ended)
-    last = max((job.ended for job in ended), default=log.start)
     capacity = measure_capacity(log)
+    plans = tuple(_plan_job(log, job, order, ran, capacity) for job in ended)
+    last = max((job.ended for job in ended), default=log.start)
     return TaskGraph(
         jobs=plans,
         slots=max(1, capacity.find_most(last)),
@@ -149,6 +159,17 @@ def build_task_graph(log: ApplicationLog) -> TaskGraph:
         measured_seconds=(log.end - log.start) / 1000,
         changes=_anchor_changes(log, capacity, order),
     )
+
+
+def keep_executors(log: ApplicationLog, names: Collection[str]) -> Callable[[TaskGraph], TaskGraph]:
+    """Return the change in which these executors are not removed."""
+    executors = {
+        name: replace(one, removed=-1) if name in names else one for name, one in log.executors.items()
+    }
+    kept = replace(log, executors=executors)
+    order = _JobOrder([job for job in log.jobs.values() if job.ended >= 0])
+    changes = _anchor_changes(kept, measure_capacity(kept), order)
+    return lambda graph: graph.with_changes(changes)
 
 
 def _anchor_changes(log: ApplicationLog, capacity: Capacity, order: _JobOrder) -> tuple[SlotChange, ...]:
@@ -204,7 +225,9 @@ def _join_attempts(log: ApplicationLog, rows: Column, waited: Mapping[int, float
     return _RanStage(last[place], joined[place], launch, finish)
 
 
-def _plan_job(log: ApplicationLog, job: SparkJob, order: _JobOrder, ran: _RanStages) -> JobPlan:
+def _plan_job(
+    log: ApplicationLog, job: SparkJob, order: _JobOrder, ran: _RanStages, capacity: Capacity
+) -> JobPlan:
     wanted = set(job.stages)
     # a job skips the stages of earlier ones
     mine = {
@@ -213,7 +236,7 @@ def _plan_job(log: ApplicationLog, job: SparkJob, order: _JobOrder, ran: _RanSta
         for key, one in _list_attempts(ran, stage)
         if job.started <= one.launch <= job.ended
     }
-    stages = tuple(_plan_stage(log, job, key, mine) for key in mine)
+    stages = tuple(_plan_stage(log, job, key, mine, capacity) for key in mine)
     tail = max(0, job.ended - max((one.finish for one in mine.values()), default=job.started)) / 1000
     seconds = (job.ended - job.started) / 1000
     return JobPlan(job.job, order.anchor(job.started, log.start, job.job), tail, stages, seconds)
@@ -243,7 +266,9 @@ class _JobOrder:
         return Anchor(before, True, (time - (start if before is None else ended_at)) / 1000)
 
 
-def _plan_stage(log: ApplicationLog, job: SparkJob, key: StageKey, ran: _RanStages) -> StagePlan:
+def _plan_stage(
+    log: ApplicationLog, job: SparkJob, key: StageKey, ran: _RanStages, capacity: Capacity
+) -> StagePlan:
     mine = ran[key]
     known = log.stages.get(key) or log.stages.get((key[0], 0))
     parents = {
@@ -255,6 +280,8 @@ def _plan_stage(log: ApplicationLog, job: SparkJob, key: StageKey, ran: _RanStag
     if before in ran and ran[before].finish <= mine.launch:
         parents.add(before)
     anchor = max((ran[parent].finish for parent in parents), default=job.started)
+    # while no executor is there, the stage waits for slots and not for the driver
+    anchor = min(capacity.find_first_slots(anchor), mine.launch)
     queued = not parents and _may_have_queued(log, mine)
     delay = 0 if queued else max(0, mine.launch - anchor)
     return StagePlan(key, frozenset(parents), delay / 1000, mine.seconds, mine.rows)

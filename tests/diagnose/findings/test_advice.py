@@ -198,7 +198,7 @@ def test_waiting_for_executors_names_how_many_to_keep():
     log.task(0, "1", 6000, 10_000).task(0, "2", 6000, 10_000)
     found = diagnose_log(log.job_end(0, 10_000).application_end(10_000).read(), Span())
     assert found.findings[0].cause == "executors"
-    assert found.findings[0].settings == {"spark.dynamicAllocation.minExecutors": "1"}
+    assert found.findings[0].settings == {"spark.dynamicAllocation.minExecutors": "2"}
 
 
 def test_spill_is_named_with_its_size_and_the_partitions_that_avoid_it():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.diagnose.answer import share_by_cause
+from penstock.diagnose.causes import share_by_cause
 from penstock.diagnose.diagnosis import diagnose_log
 from penstock.diagnose.log.reader import read_log
 from penstock.diagnose.path.spans import Span

@@ -12,7 +12,8 @@ from penstock.diagnose.path.graph import build_graph
 from penstock.diagnose.path.participation import cut_windows, measure_participation
 from penstock.diagnose.trace.events import Kind
 from penstock.diagnose.trace.from_log import build_timelines
-from penstock_lab.experiments.diagnosis_speed import TraceShape, generate_trace, sort_by_worker, write_log
+from penstock_lab.experiments.diagnosis_speed import TraceShape, generate_trace, sort_by_worker
+from penstock_lab.experiments.event_log import write_log
 
 
 @pytest.mark.parametrize("share", [0.1, 0.4, 0.9])
