@@ -43,7 +43,8 @@ DRS = ("drs", "drs-observed")
 TRAFFIC = "traffic"
 """The case that is not a shipped scenario: hours of a rate profile like those recorded on roads."""
 NOISY_DAY_INTERVAL = 300
-SEED = 2026
+SEED = 2027
+"""Of the judged profile: the aim of 98 % was chosen on that of 2026."""
 HOURS = 6
 QUIET = 20_000.0
 RUSH_HOURS = ((28_000.0, 0.31, 0.045), (36_000.0, 0.74, 0.075))
