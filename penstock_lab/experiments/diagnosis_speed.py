@@ -86,8 +86,10 @@ def generate_trace(shape: TraceShape) -> Trace:
 
 
 def shuffle_events(trace: Trace) -> Trace:
-    """Return the events in no order: whoever analyses them must sort them first."""
-    return trace.take(np.random.default_rng(0).permutation(len(trace)))
+    """Return the events in no order, those of one instant together: whoever analyses them must sort first."""
+    _, instant = np.unique(trace.time_us, return_inverse=True)
+    places = np.random.default_rng(0).permutation(len(trace))[instant]
+    return trace.take(np.argsort(places, kind="stable"))
 
 
 def _draw_activities(

@@ -84,7 +84,8 @@ def _list_figures(outcomes: Sequence[PartOutcome]) -> list[tuple[str, str, str]]
 def _show_failures(outcomes: Sequence[PartOutcome]) -> list[dict[str, str]]:
     """Return what the template shows first: parts that failed, then results that did."""
     broken = [
-        {"part": one.name, "claim": one.title, "verdict": one.status.value, "ours": one.reason}
+        {"part": one.name, "claim": one.title, "result": "", "beside": "", "ours": one.reason}
+        | {"verdict": one.status.value, "why": "", "conditions": ""}
         for one in outcomes
         if one.status is PartStatus.FAILED
     ]

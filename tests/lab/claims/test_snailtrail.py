@@ -53,7 +53,9 @@ def test_moving_is_told_with_what_it_brings_and_what_it_cannot_bring():
 def test_skew_targets_count_stragglers_missed_and_batches_that_got_longer():
     met = [
         target.met
-        for target in snailtrail.judge_skew_targets([hot().make_row(), hot(hot_executor="executor 2").make_row()])
+        for target in snailtrail.judge_skew_targets(
+            [hot().make_row(), hot(hot_executor="executor 2").make_row()]
+        )
     ]
     assert met == [False, True, True]
     worse = hot(settled=batches(4.0, start=60.0), imbalance=(1.0, 1.2)).make_row()
