@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from penstock.errors import BadInput
-from penstock_lab.experiments.measurement import Row
+from penstock_lab.experiments.measurement import Measurement, Row
 
 Figure = float | str | None
 """A number or a short text; None where there is none."""
@@ -25,6 +25,8 @@ class Verdict(Enum):
     NOT_COMPARABLE = "not comparable"
     MET = "met"
     NOT_MET = "not met"
+    ILLUSTRATION = "illustration"
+    """A success that could hardly have failed: it is shown, and counts for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,18 @@ class Claim:
     conditions: str = ""
     target: str = ""
     """A comparison and a number, such as "<= 2"; empty where there is only a published figure."""
+    figure: str = ""
+    """The published figure or table that it is a result of; all its results count as one claim."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts: what is only shown has no figure and no target, an illustration no verdict."""
+        return bool(self.figure or self.target) and self.verdict is not Verdict.ILLUSTRATION
+
+    @property
+    def failed(self) -> bool:
+        """Whether it came out worse than was published, or misses its target."""
+        return self.verdict in (Verdict.WORSE, Verdict.NOT_MET)
 
     @property
     def met(self) -> bool:
@@ -82,6 +96,7 @@ class Claim:
         published: float,
         measured: float | None,
         *,
+        figure: str,
         lower_is_better: bool = True,
         tolerance: float = 0.1,
         why: str = "",
@@ -90,34 +105,41 @@ class Claim:
         """Judge a figure: reproduced within the tolerance, else better or worse; None is not comparable."""
         if measured is None or math.isnan(measured):
             unmeasured = "it could not be measured in this run"
-            return Claim(name, published, None, Verdict.NOT_COMPARABLE, unmeasured, **more)
+            return Claim(name, published, None, Verdict.NOT_COMPARABLE, unmeasured, figure=figure, **more)
         if abs(measured - published) <= tolerance * abs(published):
             verdict = Verdict.REPRODUCED
         else:
             verdict = Verdict.BETTER if (measured < published) == lower_is_better else Verdict.WORSE
-        return Claim(name, published, measured, verdict, why, **more)
+        return Claim(name, published, measured, verdict, why, figure=figure, **more)
 
     @staticmethod
-    def judge_steps(name: str, published: int, steps: int, **more: Any) -> Claim:
+    def judge_steps(name: str, published: int, steps: int, *, figure: str, **more: Any) -> Claim:
         """Judge steps: fewer are better, but none at all where some were needed is worse."""
         if not steps and published:
             why = "it stayed at the size it began with"
-            return Claim(name, published, steps, Verdict.WORSE, **{**more, "why": why})
-        return Claim.judge_figure(name, published, steps, tolerance=0, **more)
+            return Claim(name, published, steps, Verdict.WORSE, figure=figure, **{**more, "why": why})
+        return Claim.judge_figure(name, published, steps, figure=figure, tolerance=0, **more)
 
     @staticmethod
     def judge_statement(
-        name: str, published: str, measured: str, holds: bool, *, doubt: str = "", **more: Any
+        name: str, published: str, measured: str, holds: bool, *, figure: str, doubt: str = "", **more: Any
     ) -> Claim:
         """Judge a statement in words: reproduced where it holds, else worse; a doubt leaves it open."""
         if doubt:
-            return Claim.show_beside(name, published, measured, **{**more, "why": doubt})
-        return Claim(name, published, measured, Verdict.REPRODUCED if holds else Verdict.WORSE, **more)
+            return Claim.show_beside(name, published, measured, figure=figure, **{**more, "why": doubt})
+        verdict = Verdict.REPRODUCED if holds else Verdict.WORSE
+        return Claim(name, published, measured, verdict, figure=figure, **more)
 
     @staticmethod
     def show_beside(name: str, published: Figure, measured: Figure, why: str, **more: Any) -> Claim:
         """Show both figures with the reason why they are not compared."""
         return Claim(name, published, measured, Verdict.NOT_COMPARABLE, why, **more)
+
+    def illustrate(self, why: str) -> Claim:
+        """Take a success whose input makes it likely out of the count; a failure still counts."""
+        if self.verdict not in (Verdict.REPRODUCED, Verdict.BETTER):
+            return self
+        return replace(self, verdict=Verdict.ILLUSTRATION, why=why)
 
 
 _JSON_NAMES = {"name": "result", "measured": "ours"}
@@ -187,6 +209,8 @@ class Judged:
         return Judged([Claim.from_json(one) for one in plain["findings"]], charts, plain["notes"])
 
 
+MOST_SETTINGS = 3
+"""Rows of more different settings than these are told by the names of the settings."""
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
     ">=": operator.ge,
@@ -210,6 +234,30 @@ def add_conditions(conditions: str, claims: Iterable[Claim]) -> list[Claim]:
         claim if claim.target or claim.conditions else replace(claim, conditions=conditions)
         for claim in claims
     ]
+
+
+def complete_claims(measured: Measurement, judged: Judged) -> Judged:
+    """Add the cases that failed, and to each claim the settings that differ from the defaults."""
+    claims, settings = list(judged.claims), _tell_settings(measured.rows)
+    if measured.failures:
+        count, why = float(len(measured.failures)), "; ".join(measured.failures)
+        claims.append(Claim.judge_target("cases that could not be measured", "== 0", count, why))
+    if settings:
+        said = f"only shown with settings other than the defaults: {settings}"
+        claims = [replace(one, conditions="; ".join(filter(None, (one.conditions, said)))) for one in claims]
+    return replace(judged, claims=claims)
+
+
+def _tell_settings(rows: Iterable[Row]) -> str:
+    """Tell the settings of all rows, with the case of each where they differ; of many the names alone."""
+    told: dict[str, str] = {}
+    for row in rows:
+        if row.get("settings"):
+            told.setdefault(row["settings"], str(row.get("case", row.get("system", ""))))
+    if len(told) > MOST_SETTINGS:
+        pairs = [pair.partition("=")[0] for text in told for pair in text.split(", ")]
+        return f"{', '.join(dict.fromkeys(pairs))}; each row has their values"
+    return "; ".join(f"{name}: {text}" if len(told) > 1 else text for text, name in told.items())
 
 
 def to_plain(value: Any) -> Any:

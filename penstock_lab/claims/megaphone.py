@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from operator import le
+from typing import Any
 
 from penstock_lab.claims.claim import Chart, Claim, Judged, Verdict, add_conditions
 from penstock_lab.experiments.measurement import Measurement, Row
@@ -18,6 +19,7 @@ NEXMARK_CONDITIONS = (
 MOST_OVER_STEADY = 1.5
 STALL = 1.5
 """A batch stalls if it takes this many times the usual one, and longer than any while nothing moved."""
+PAPER = "Megaphone, "
 Doubts = Mapping[tuple[str, str], str]
 """Case and system whose bins did not all move → the note on it."""
 KEY_COUNT_CONDITIONS = "key-count on a real cluster; published: a quarter of the state moved on Timely"
@@ -27,6 +29,8 @@ SPARK_ALONE = (
 )
 LEAST_GAIN = 10.0
 MOST_MEMORY = 1.1
+LEAST_SPIKE = 1.5
+"""All at once takes 1.86 times the steady memory in the paper, 65 of 35 GiB; this much counts as a spike."""
 MOST_GROWTH = 1.5
 PUBLISHED = {"megaphone_all_at_once_max_latency_over_fluid": "10 to 100"}
 Loads = Mapping[int, Sequence[Phase]]
@@ -42,16 +46,18 @@ class Published:
 
     said: str
     gain: float | None
+    figure: str = "Megaphone, figure 5.1"
 
 
 USUAL = Published("10 to 100 times lower latency than all at once", 10.0)
+AT_LOADS = replace(USUAL, figure="Megaphone, figure 5.18")
 QUERIES: Mapping[str, Published] = {
-    "q3": Published("more than 100 ms all at once, 10 ms batched", 10.0),
-    "q4": Published("more than 2 s all at once, up to 100 ms batched", 20.0),
-    "q5": Published("all at once ten times the usual peaks, batched none", 10.0),
-    "q6": Published("as query 4: 20 times", 20.0),
-    "q7": Published("no difference: its state is one value", None),
-    "q8": Published("hardly any latency from either", None),
+    "q3": Published("more than 100 ms all at once, 10 ms batched", 10.0, f"{PAPER}figure 5.6"),
+    "q4": Published("more than 2 s all at once, up to 100 ms batched", 20.0, f"{PAPER}figure 5.7"),
+    "q5": Published("all at once ten times the usual peaks, batched none", 10.0, f"{PAPER}figure 5.8"),
+    "q6": Published("as query 4: 20 times", 20.0, f"{PAPER}figure 5.9"),
+    "q7": Published("no difference: its state is one value", None, f"{PAPER}figure 5.10"),
+    "q8": Published("hardly any latency from either", None, f"{PAPER}figure 5.11"),
 }
 """Queries of figures 5.6 to 5.11, whose fine-grained strategy is batched."""
 
@@ -65,7 +71,6 @@ def judge_nexmark(measured: Measurement) -> Judged:
         Claim.judge_target(
             "fluid max_over_steady, the most", f"<= {MOST_OVER_STEADY}", max(fluid, default=None)
         ),
-        Claim.judge_target("migrations that could not be measured", "== 0", len(measured.failures)),
     ]
     charts = [
         draw_timeline(
@@ -81,14 +86,16 @@ def collect_doubts(phases: Sequence[Phase]) -> dict[tuple[str, str], str]:
     return {(phase.case, phase.system): phase.note for phase in phases if phase.note}
 
 
-def judge_gains(rows: Sequence[Row], published: Mapping[str, Published], doubts: Doubts) -> list[Claim]:
+def judge_gains(
+    rows: Sequence[Row], published: Mapping[str, Published], doubts: Doubts, usual: Published = USUAL
+) -> list[Claim]:
     """Judge each case that has both strategies; all at once and Spark's own ways are the baseline."""
     found = []
     for case in dict.fromkeys(row["case"] for row in rows):
         mine = {row["system"]: row for row in rows if row["case"] == case}
         if FLUID in mine and ALL_AT_ONCE in mine:
             unsure = [doubts[case, system] for system in (ALL_AT_ONCE, FLUID) if (case, system) in doubts]
-            found.append(_judge_gain(case, published.get(case, USUAL), mine, "; ".join(unsure)))
+            found.append(_judge_gain(case, published.get(case, usual), mine, "; ".join(unsure)))
     return found
 
 
@@ -99,7 +106,7 @@ def _judge_gain(case: str, published: Published, mine: Mapping[str, Row], doubt:
     ours += f"; {at_once['bytes_moved'] / 1e6:.1f} MB moved all at once"
     others = ", ".join(f"{name} {value:.2f}" for name, value in over.items() if name != FLUID)
     verdict, why = (Verdict.NOT_COMPARABLE, doubt) if doubt else _compare_gain(published, fluid, at_once)
-    return Claim(case, published.said, ours, verdict, why, others)
+    return Claim(case, published.said, ours, verdict, why, others, figure=published.figure)
 
 
 def _compare_gain(published: Published, fluid: Row, at_once: Row) -> tuple[Verdict, str]:
@@ -175,12 +182,28 @@ def judge_memory(rows: Sequence[Row], doubts: Doubts) -> list[Claim]:
         mine = {row["system"]: row for row in rows if row["case"] == case and row["steady_rss_bytes"]}
         over = {name: row["peak_rss_bytes"] / row["steady_rss_bytes"] for name, row in mine.items()}
         if FLUID in over:
-            name, claim = f"{case}: peak memory, fluid (figure 5.19)", "hardly more than in steady state"
-            ours, small = f"{over[FLUID]:.2f} times the steady memory", over[FLUID] <= MOST_MEMORY
-            beside = f"all at once: {over[ALL_AT_ONCE]:.2f}" if ALL_AT_ONCE in over else None
-            doubt = doubts.get((case, FLUID), "")
-            found.append(Claim.judge_statement(name, claim, ours, small, doubt=doubt, baseline=beside))
+            found.append(_judge_peaks(case, over, doubts))
     return found
+
+
+def _judge_peaks(case: str, over: Mapping[str, float], doubts: Doubts) -> Claim:
+    """Judge the peaks of both ways: without a spike all at once, a calm fluid migration shows nothing."""
+    ours = (
+        f"fluid {over[FLUID]:.2f}, all at once {over.get(ALL_AT_ONCE, float('nan')):.2f} times the steady one"
+    )
+    unsure = [doubts[case, system] for system in (FLUID, ALL_AT_ONCE) if (case, system) in doubts]
+    if ALL_AT_ONCE not in over:
+        unsure.append("all at once was not measured")
+    holds = over[FLUID] <= MOST_MEMORY and over.get(ALL_AT_ONCE, 0.0) >= LEAST_SPIKE
+    return Claim.judge_statement(
+        f"{case}: peak memory",
+        "fluid hardly more than in steady state, all at once 65 where 35 GiB are usual",
+        ours,
+        holds,
+        figure=f"{PAPER}figure 5.19",
+        doubt="; ".join(unsure),
+        why=f"up to {MOST_MEMORY:g} counts as hardly more, from {LEAST_SPIKE:g} on as a spike",
+    )
 
 
 def judge_sizes(phases: Sequence[KeyCountPhase]) -> list[Claim]:
@@ -198,7 +221,7 @@ def _list_pairs(phases: Sequence[KeyCountPhase]) -> Iterator[tuple[KeyCountPhase
 
 
 def _judge_keys(at_once: Sequence[KeyCountPhase]) -> Iterator[Claim]:
-    name = "more keys in as many bins, all at once (figure 5.16)"
+    name = "more keys in as many bins, all at once"
     claim = "the slowest batch and the duration grow with the state"
     for few, many, doubt in _list_pairs(at_once):
         if few.bins == many.bins and few.keys != many.keys:
@@ -208,7 +231,7 @@ def _judge_keys(at_once: Sequence[KeyCountPhase]) -> Iterator[Claim]:
             )
             longer = many.end - many.start > few.end - few.start
             grows = many.longest_seconds > few.longest_seconds and longer
-            yield Claim.judge_statement(name, claim, ours, grows, doubt=doubt)
+            yield Claim.judge_statement(name, claim, ours, grows, figure=f"{PAPER}figure 5.16", doubt=doubt)
 
 
 def _judge_bins(fluid: Sequence[KeyCountPhase]) -> Iterator[Claim]:
@@ -216,9 +239,10 @@ def _judge_bins(fluid: Sequence[KeyCountPhase]) -> Iterator[Claim]:
         if few.bins == many.bins:
             continue
         if few.keys == many.keys:
-            name, claim, most = "more bins, as many keys (figure 5.15)", "lower latency, fluid", 1.0
+            name, claim, most, figure = "more bins, as many keys", "lower latency, fluid", 1.0, "figure 5.15"
         elif few.keys * many.bins == many.keys * few.bins:
-            name, claim, most = "more bins of the same size (figure 5.17)", "the same latency, fluid", STALL
+            name, claim, most = "more bins of the same size", "the same latency, fluid", STALL
+            figure = "figure 5.17"
         else:
             continue
         before, after = few.over_steady, many.over_steady
@@ -226,7 +250,9 @@ def _judge_bins(fluid: Sequence[KeyCountPhase]) -> Iterator[Claim]:
         calm = (
             "neither stalls: there is nothing that bins could shorten" if max(before, after) <= STALL else ""
         )
-        yield Claim.judge_statement(name, claim, ours, after / before <= most, doubt=doubt or calm)
+        yield Claim.judge_statement(
+            name, claim, ours, after / before <= most, figure=PAPER + figure, doubt=doubt or calm
+        )
 
 
 def draw_sweeps(rows: Sequence[Row]) -> list[Chart]:
@@ -264,7 +290,8 @@ def judge_loads(loads: Loads, usual: int, trigger_seconds: float) -> list[Claim]
     for rate, phases in sorted(loads.items()):
         if rate != usual:
             here = [replace(phase, case=f"{phase.case}, {rate:,} records/s") for phase in phases]
-            claims += judge_gains([phase.make_row() for phase in here], {}, collect_doubts(here))
+            rows = [phase.make_row() for phase in here]
+            claims += judge_gains(rows, {}, collect_doubts(here), AT_LOADS)
     return add_conditions(f"{KEY_COUNT_CONDITIONS}; batches every {trigger_seconds:g} s", claims)
 
 
@@ -312,8 +339,9 @@ def _judge_line(loads: Loads, system: str, trigger_seconds: float) -> Claim:
         if not holds and max(unmoved[1:]) / unmoved[0] <= STALL and all(map(le, judged, unmoved)):
             # what is below the scatter of batches that nothing disturbs does not grow with the load
             holds, why = True, f"nowhere slower than batches while {STILL}"
-    name = f"{system}: latency over the offered load (figure 5.18)"
-    return Claim.judge_statement(name, LOAD_CLAIM, ours, holds, doubt=doubt, why=why, baseline=beside)
+    more: dict[str, Any] = {"figure": AT_LOADS.figure, "doubt": doubt, "why": why, "baseline": beside}
+    name = f"{system}: latency over the offered load"
+    return Claim.judge_statement(name, LOAD_CLAIM, ours, holds, **more)
 
 
 def _find_doubt(loads: Loads, system: str) -> str:

@@ -31,6 +31,7 @@ from penstock.commands.printing import (
 from penstock.errors import ActionFailed, BadInput
 
 if TYPE_CHECKING:
+    from penstock_lab.claims.claim import Claim
     from penstock_lab.report.runner import PartOutcome, ReportPart
 
 MIGRATION, FIELD = "migration", "field"
@@ -170,7 +171,8 @@ def find_exit_code(outcomes: list[PartOutcome]) -> int:
 
 def write_report(outcomes: list[PartOutcome], quick: bool, directory: Path) -> dict[str, Any]:
     """Write the page and the JSON file; return what the JSON file holds."""
-    from penstock_lab.report.page import count_verdicts, write_page
+    from penstock_lab.report.counts import count_verdicts
+    from penstock_lab.report.page import write_page
     from penstock_lab.report.runner import describe_machine, tell_date
 
     page = write_page(outcomes, describe_machine(), tell_date(), directory / "evidence.html")
@@ -179,6 +181,7 @@ def write_report(outcomes: list[PartOutcome], quick: bool, directory: Path) -> d
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": quick,
         "summary": count_verdicts(outcomes),
+        "claims": _list_counted(outcomes),
         "html": str(page),
         "parts": [outcome.to_json() for outcome in outcomes],
     }
@@ -214,20 +217,49 @@ def _format_time(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
+def _list_counted(outcomes: list[PartOutcome]) -> list[dict[str, str]]:
+    """Return each claim with its verdict and parts, those that failed first."""
+    from penstock_lab.report.counts import BEST_LAST, count_claims
+
+    order = [verdict.value for verdict in BEST_LAST]
+    rows = [
+        {
+            "claim": claim.name,
+            "verdict": claim.verdict.value,
+            "parts": ", ".join(dict.fromkeys(outcome.name for outcome, _ in claim.results)),
+        }
+        for claim in count_claims(outcomes)
+    ]
+    return sorted(
+        rows, key=lambda row: order.index(row["verdict"]) if row["verdict"] in order else len(order)
+    )
+
+
 def _list_claims(outcomes: list[PartOutcome]) -> Table:
-    """List the claims of each part; failed and missing parts say why."""
-    from penstock_lab.report.page import count_verdicts, format_figure
+    """List what failed, then the claims of each part; failed and missing parts say why."""
+    from penstock_lab.report.counts import count_verdicts, list_failed
 
     table = Table("result", "published or target", "ours", "verdict", box=None, header_style="dim")
     table.columns[-1].no_wrap = True
+    failed = list_failed(outcomes)
+    if failed:
+        table.add_row(Text("what failed", "bold"))
+    for outcome, claim in failed:
+        _add_result(table, claim, f"{claim.figure or outcome.name}: {claim.name}")
     for outcome in outcomes:
         told = "" if outcome.result.claims else outcome.status.value
         table.add_row(Text(outcome.name, "bold"), "", "", told)
         if outcome.reason:
             table.add_row(Text(outcome.reason))
         for claim in outcome.result.claims:
-            beside = format_figure(claim.target if claim.published is None else claim.published)
-            cells = (claim.name, beside, format_figure(claim.measured), claim.verdict.value)
-            table.add_row(*(Text(cell) for cell in cells))
+            _add_result(table, claim, claim.name)
     table.caption = count_verdicts(outcomes)
     return table
+
+
+def _add_result(table: Table, claim: Claim, name: str) -> None:
+    from penstock_lab.report.page import format_figure
+
+    beside = format_figure(claim.target if claim.published is None else claim.published)
+    cells = (name, beside, format_figure(claim.measured), claim.verdict.value)
+    table.add_row(*(Text(cell) for cell in cells))

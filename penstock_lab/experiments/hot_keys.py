@@ -34,7 +34,13 @@ from penstock.migrate.spark_views import SparkViews
 from penstock.observe.spark_source import SparkSource
 from penstock.settings.model import load_settings
 from penstock_lab.experiments.batches import BatchSeen
-from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
+from penstock_lab.experiments.measurement import (
+    Extent,
+    Measurement,
+    Progress,
+    Row,
+    tell_settings,
+)
 from penstock_lab.experiments.moving import migrate_bins
 from penstock_lab.experiments.spark_query import (
     await_state,
@@ -56,6 +62,7 @@ TRIGGER_SECONDS = 2.0
 RECORDS_PER_BATCH = 800
 SECONDS_PER_RECORD = 0.005
 """Four slot-seconds a batch: spread evenly they take a second of each of the four slots."""
+SETTINGS = {"max_executors": 16}
 MOST_SECONDS = 120.0
 WATCHED_SECONDS = 20.0
 """How long to wait for diagnosis and DS2, which do not analyse every batch."""
@@ -117,8 +124,10 @@ class Skewed:
     bins_moved: int
     imbalance: tuple[float, float]
     """Load a slot of the fullest executor over the mean, before and after."""
-    straggler_found: bool
+    hot_executor: str
+    """The executor that holds the hot bin."""
     times_median: float | None
+    """How many times longer than the median the slowest task is; None where none stands out."""
     participation: Mapping[str, float]
     """The share of the critical path that each slot has."""
     answer: str
@@ -131,6 +140,17 @@ class Skewed:
     """Batches while bins moved."""
     ds2_answered: bool = True
     """Whether DS2 answered: it does not where no batch ended in the window."""
+
+    @property
+    def busiest(self) -> str:
+        """The executor whose slot has the largest share of the critical path."""
+        slot = max(self.participation, key=lambda name: self.participation[name], default="")
+        return slot.partition(" slot")[0]
+
+    @property
+    def straggler_found(self) -> bool:
+        """Whether participation points at the executor of the hot bin; times of tasks are not asked."""
+        return self.busiest == self.hot_executor
 
     @property
     def case(self) -> str:
@@ -157,6 +177,7 @@ class Skewed:
             "bins_moved": self.bins_moved,
             "imbalance_before": self.imbalance[0],
             "imbalance_after": self.imbalance[1],
+            "settings": tell_settings(SETTINGS),
         }
 
     def note(self) -> str:
@@ -185,6 +206,12 @@ def run(extent: Extent, progress: Progress) -> Measurement:
 
 def _find_median(batches: Sequence[BatchSeen]) -> float | None:
     return median(batch.seconds for batch in batches) if batches else None
+
+
+def _find_hot_executor(view: StateView) -> str:
+    """Return the executor that holds the hot bin, by the name that participation gives it."""
+    held = (worker for place, worker in view.placement().items() if place.partition == HOT_BIN)
+    return f"executor {next(held, 'unknown')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +281,7 @@ class _HotKey:
         """Observe until DS2 has proposed a size and two batches were analysed; its last word counts."""
         self._tell("diagnosing")
         journal = str(self.scratch / "journal.db")
-        settings = load_settings(arguments={"journal": journal, "max_executors": 16})
+        settings = load_settings(arguments={**SETTINGS, "journal": journal})
         policy, said, analysed = make_policy(settings.run.policy, settings), None, 0
         deadline = time.monotonic() + WATCHED_SECONDS
         # where nothing is moved, the straggler alone is asked for
@@ -307,7 +334,7 @@ class _HotKey:
             settled=tuple(settled),
             bins_moved=moved,
             imbalance=(views[0].imbalance(), views[1].imbalance()),
-            straggler_found=hot is not None and hot.partition == HOT_BIN,
+            hot_executor=_find_hot_executor(views[0]),
             times_median=None if hot is None else hot.times_median,
             participation={name: part for name, part in said.critical.worker.items() if name != "driver"},
             answer=said.critical.answer,

@@ -21,7 +21,15 @@ from numpy.typing import NDArray
 
 from penstock.pipeline import Pipeline, files
 from penstock.pipeline.handle import PipelineHandle
-from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row, summarise_rows, tell_row
+from penstock_lab.experiments.measurement import (
+    Extent,
+    Measurement,
+    Progress,
+    Row,
+    summarise_rows,
+    tell_row,
+    tell_settings,
+)
 from penstock_lab.experiments.spark_query import QUICK_DECISIONS
 from penstock_lab.ground.spark_cluster import ClusterShape, cluster, scratch_directory
 from penstock_lab.workloads.paced import Pacer
@@ -231,6 +239,7 @@ def make_row(policy: str, seen: ImagesSeen) -> Row:
         "seconds_over_5_s": count_seconds_over(arrived, times, 5.0) if known else None,
         "images": seen.offered,
         "recognised": len(seen.finished),
+        "settings": tell_settings(SETTINGS),
     }
 
 
@@ -259,5 +268,4 @@ def describe_method(rates: Sequence[float], seconds_each: float) -> list[str]:
         "a response ends when the batch with the image has been published; an image waits for batches of two "
         "functions, whose fixed costs no number of instances takes away, and no policy here knows of them",
         f"images that still wait {DRAIN_SECONDS:g} s after the last one count with the time they have waited",
-        "settings: " + ", ".join(f"{key}={value}" for key, value in SETTINGS.items()),
     ]

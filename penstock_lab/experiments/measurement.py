@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from penstock.settings.model import Settings, load_settings
+
 Row = dict[str, Any]
 Progress = Callable[[str], None]
 MOST_LINES, MOST_CHARACTERS = 3, 500
@@ -50,6 +52,18 @@ def shorten_error(text: str) -> str:
     told = [line for line in lines if line and not line.startswith(_OF_A_STACK)]
     short = " ".join(told[:MOST_LINES])
     return short if len(short) <= MOST_CHARACTERS else f"{short[:MOST_CHARACTERS]}…"
+
+
+PLACES = frozenset({"journal", "runtime_directory", "control_socket"})
+"""Settings that say where files are."""
+
+
+def tell_settings(given: Settings | Mapping[str, object]) -> str:
+    """Tell the settings of a run that differ from the defaults: a row has them as `settings`."""
+    chosen = given if isinstance(given, Settings) else load_settings(environment={}, arguments=given)
+    usual = load_settings(environment={}).flat()
+    changed = {name: value for name, value in chosen.flat().items() if value != usual[name]}
+    return ", ".join(f"{name}={value}" for name, value in changed.items() if name not in PLACES)
 
 
 def tell_row(row: Row) -> str:

@@ -5,12 +5,13 @@ clock, and counts as sustained if the backlog does not grow; if it does, a small
 
 Convergence is DS2's table 4, with as many slots as a small cluster has: six queries from two initial sizes.
 Before the query sees an event, the event takes a service time in a slot, which sleeps. So the slots that a
-query needs are known, and more slots than cores do not disturb each other. Every query is offered the same
-load in slots, once on the fewest executors and once on all; DS2 is attached when it runs.
+query needs are known, and more slots than cores do not disturb each other. Queries need different numbers of
+slots; each runs once on the fewest executors and once on all, and DS2 is attached when it runs.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +21,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.dataflow.window import EXECUTORS
+from penstock.decide.goals import Goals
 from penstock_lab.experiments.batches import LoadOutcome
-from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
+from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row, tell_settings
 from penstock_lab.experiments.spark_query import (
     QUICK_DECISIONS,
     RunLength,
@@ -210,8 +212,8 @@ READS = {1: 0.92, 2: 0.92, 3: 0.08, 5: 0.92, 8: 0.08, 11: 0.92}
 SHAPE = ClusterShape(executors=5, cores=2, name="penstock bench convergence", log_level="OFF")
 INITIAL_EXECUTORS = (1, SHAPE.executors)
 EVENTS_PER_SECOND = 200
-SLOTS_OF_SERVICE = 3.0
-"""Slots that service alone keeps busy; fixed costs and whole waves of tasks ask for more."""
+SLOTS_OF_SERVICE = {1: 2.0, 2: 3.0, 3: 4.0, 5: 5.0, 8: 3.5, 11: 6.0}
+"""Query → slots that service alone keeps busy; fixed costs and whole waves of tasks ask for more."""
 PARTITIONS = 2 * SHAPE.executors * SHAPE.cores
 """Of each source. Every size needs another number of waves; with as many partitions as slots, three executors
 and four would need two waves both."""
@@ -226,6 +228,16 @@ SETTINGS: Mapping[str, object] = {
     "migration": False,
     "control_socket": False,
 }
+
+
+def bound_executors(query: int) -> tuple[int, int]:
+    """Return the fewest executors whose slots serve a query, and the most that are right for it.
+
+    One more than service needs with the default headroom is right: fixed costs and whole waves of tasks.
+    """
+    slots = SLOTS_OF_SERVICE[query]
+    headroom = Goals().utilisation
+    return math.ceil(slots / SHAPE.cores), math.ceil(slots / headroom / SHAPE.cores) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +258,8 @@ class Convergence:
             "decided": list(self.decided),
             "steps": len(self.decided),
             "final_executors": self.final,
+            "slots_of_service": SLOTS_OF_SERVICE[self.query],
+            "settings": tell_settings(SETTINGS),
         }
 
 
@@ -264,8 +278,8 @@ def run_convergence(extent: Extent, progress: Progress) -> Measurement:
         f"q{query}_final_spread": float(measure_spread(mine)) for query, mine in group_by_query(found).items()
     }
     notes = [
-        f"{EVENTS_PER_SECOND} events/s need {SLOTS_OF_SERVICE:g} slots of service; an executor has "
-        f"{SHAPE.cores} slots"
+        f"{EVENTS_PER_SECOND} events/s need slots_of_service slots; an executor has {SHAPE.cores}; what "
+        "a query computes by itself beside that is small"
     ]
     return Measurement([one.make_row() for one in found], summary, notes, failures, found, extent.quick)
 
@@ -300,7 +314,7 @@ def _build_paced(spark: SparkSession, ask: Ask, query: int) -> DataFrame:
     spark.conf.set("spark.sql.shuffle.partitions", ask.shuffle_partitions)
     stream = Nexmark(events_per_second=ask.events_per_second, first_time=ask.start)
     windows = Windows(watermark=2.0, longest_auction=stream.longest_auction_seconds)
-    service = SLOTS_OF_SERVICE / (EVENTS_PER_SECOND * READS[query])
+    service = SLOTS_OF_SERVICE[query] / (EVENTS_PER_SECOND * READS[query])
     return query_of(query)(
         PacedStreams(GeneratedStreams(spark, stream, ask.list_options()), service), windows
     )

@@ -27,7 +27,12 @@ import numpy as np
 
 from penstock.errors import ActionFailed
 from penstock_lab.experiments.batches import BatchSeen
-from penstock_lab.experiments.measurement import Extent, Measurement, Progress
+from penstock_lab.experiments.measurement import (
+    Extent,
+    Measurement,
+    Progress,
+    tell_settings,
+)
 from penstock_lab.experiments.spark_query import attach_autopilot, list_batches, make_endless
 from penstock_lab.ground.processes import ProcessorTime, processor_time
 from penstock_lab.ground.spark_cluster import ClusterShape, cluster, scratch_directory
@@ -36,6 +41,7 @@ from penstock_lab.workloads.word_count import WordCount, start_word_count
 # all reports are kept and read once at the end, so that the benchmark itself asks for nothing meanwhile
 CONF = {"spark.sql.streaming.numRecentProgressUpdates": "5000"}
 SHAPE = ClusterShape(executors=2, cores=1, name="penstock bench overhead", log_level="OFF", conf=CONF)
+SIZE: dict[str, object] = {"min_executors": SHAPE.executors, "max_executors": SHAPE.executors}
 RECORDS_PER_BATCH = 5_000
 TASKS = 2
 ATTACHED, ALONE = "attached", "not attached"
@@ -121,8 +127,7 @@ def _alternate(spark: Any, length: Length, scratch: Path) -> Iterator[BlockSpan]
 
 def _set_up(scratch: Path) -> dict[str, object]:
     """Return the settings of a user, with an actuator, but with no other size to go to."""
-    size = {"min_executors": SHAPE.executors, "max_executors": SHAPE.executors}
-    return {**size, "journal": str(scratch / "journal.db")}
+    return {**SIZE, "journal": str(scratch / "journal.db")}
 
 
 def make_block(span: BlockSpan, batches: Sequence[BatchSeen]) -> Block:
@@ -166,6 +171,7 @@ def compare_blocks(blocks: Sequence[Block]) -> Measurement:
             "batches": block.batches,
             "processor_seconds": round(block.processor_seconds, 2),
             "driver_share": round(block.driver_share, 4),
+            "settings": tell_settings(SIZE) if block.system == ATTACHED else "",
         }
         for number, block in enumerate(blocks, start=1)
     ]

@@ -18,23 +18,33 @@ from penstock.dataflow.metrics import Floats
 from penstock.decide.registry import POLICIES
 from penstock.simulate.experiment import Experiment
 from penstock.simulate.loading import list_shipped, load, parse
-from penstock.simulate.measures import least_instances, measure
+from penstock.simulate.measures import measure
 from penstock.simulate.run import simulate
 from penstock.simulate.virtual import LATENCY
-from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
+from penstock_lab.experiments.curves import (
+    CURVES,
+    HOLD_SECONDS,
+    CurveCase,
+    count_needed_changes,
+    count_steps,
+)
+from penstock_lab.experiments.measurement import (
+    Extent,
+    Measurement,
+    Progress,
+    Row,
+    tell_settings,
+)
 from penstock_lab.experiments.simulated import LATENCY_SCENARIOS as TABLES
 
 PLAIN, LEARNED, AHEAD = "ds2", "ds2-learned", "forecast:ds2-learned"
-CURVES = ((0.01, 0.0), (0.02, 0.0), (0.03, 0.0), (0.05, 0.0), (0.02, 0.0001), (0.03, 0.0002))
 NOISES = (0.0, 0.02)
 DRS = ("drs", "drs-observed")
 TRAFFIC = "traffic"
 """The case that is not a shipped scenario: hours of a rate profile like those recorded on roads."""
-LARGEST = 48
-"""Instances that the largest rate of a sub-linear curve needs."""
-HOLD_SECONDS = 1200
 NOISY_DAY_INTERVAL = 300
-SEED = 2026
+SEED = 2027
+"""Of the judged profile: the aim of 98 % was chosen on that of 2026."""
 HOURS = 6
 QUIET = 20_000.0
 RUSH_HOURS = ((28_000.0, 0.31, 0.045), (36_000.0, 0.74, 0.075))
@@ -57,31 +67,6 @@ settings:
   warm_up_intervals: 0
   activation_intervals: 1
   largest_step_down: 1.0
-"""
-# the settings of table 4 of the DS2 paper, as in the scenarios table4-*
-_CURVE = """
-duration: {duration}
-sources: {{events: {{rate: "steps:{steps}", keeps_backlog: false}}}}
-operators:
-  main:
-    inputs: [events]
-    service_time: 1ms
-    instances: 8
-    queue: 50000
-    curve: {{kind: usl, alpha: {alpha}, beta: {beta}}}
-scaling: {{kind: restart, pause: 30s}}
-noise: {noise}
-settings:
-  policy_interval: 30s
-  warm_up_intervals: 1
-  activation_intervals: 1
-  target_rate_ratio: 1.0
-  utilisation: 1.0
-  utilisation_low: 0.99
-  scale_down_delay: 0s
-  largest_step_down: 1.0
-  rollback: false
-  max_executors: 96
 """
 _NOISY_DAY = """
 duration: 24h
@@ -201,7 +186,9 @@ def _count_tables(found: Compared) -> dict[str, float]:
             meeting = [row for row in others if row["final_latency_s"] <= row["target_s"]]
             met += 1
             fewer += all(own["final_slots"] < row["final_slots"] for row in others)
-            fewer_than_meeting += all(own["final_slots"] < row["final_slots"] for row in meeting)
+            fewer_than_meeting += bool(meeting) and all(
+                own["final_slots"] < row["final_slots"] for row in meeting
+            )
     return {
         "autrascale_cases_met": float(met),
         "autrascale_cases_fewer_than_each_drs": float(fewer),
@@ -247,16 +234,6 @@ def _describe_method(size: PolicyRuns) -> list[str]:
         "tables II and III: slots and latency of the last tenth of twelve hours; a drs that misses the "
         "target may hold fewer",
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class CurveCase:
-    """A universal scalability law, how many changes of rate it sees, and the noise of measurements."""
-
-    alpha: float
-    beta: float
-    changes: int
-    noise: float
 
 
 def make_traffic_experiment(hours: float) -> Experiment:
@@ -315,36 +292,8 @@ def run_scenario(case: str, policy: str, hours: float) -> Row:
         "final_slots": float((run.held[-last:, scaled] @ experiment.slots[scaled]).mean()),
         "final_latency_s": float(run.seen[-last:, LATENCY].mean()),
         "target_s": experiment.settings.goals.latency_target,
+        "settings": tell_settings(experiment.settings),
     }
-
-
-def count_steps(case: CurveCase, policy: str) -> list[int]:
-    """Count the actions that followed each change of the offered rate, on one sub-linear curve."""
-    run = simulate(make_curve(case), policy)
-    steps = [0] * case.changes
-    for action in run.actions:
-        steps[min(case.changes - 1, int(action.intended_at) // HOLD_SECONDS)] += 1
-    return steps
-
-
-def count_needed_changes(case: CurveCase) -> int:
-    """Count the changes of rate after which the least size is another one."""
-    experiment = make_curve(case)
-    sizes = np.vstack([experiment.initial, least_instances(experiment)[::HOLD_SECONDS]])
-    return int(np.diff(sizes, axis=0).any(axis=1).sum())
-
-
-def make_curve(case: CurveCase) -> Experiment:
-    """Make steps of the rate, between a sixth and all of what 48 instances take, on one curve."""
-    random = np.random.default_rng(int(1e6 * case.alpha + 1e8 * case.beta))
-    others = LARGEST - 1
-    top = 1000 * LARGEST / (1 + case.alpha * others + case.beta * LARGEST * others)
-    rates = top * random.uniform(1 / 6, 1, case.changes)
-    steps = ",".join(f"{number * HOLD_SECONDS}={rate:.0f}" for number, rate in enumerate(rates.tolist()))
-    text = _CURVE.format(
-        duration=case.changes * HOLD_SECONDS, steps=steps, alpha=case.alpha, beta=case.beta, noise=case.noise
-    )
-    return parse(text, Path("curve.yaml"))
 
 
 def count_flips(policy: str, seeds: range) -> list[tuple[int, int]]:

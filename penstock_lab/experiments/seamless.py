@@ -18,7 +18,15 @@ import numpy as np
 from penstock.pipeline import Pipeline, files, stream
 from penstock.pipeline.batches import BatchDone
 from penstock.pipeline.handle import PipelineHandle
-from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row, summarise_rows, tell_row
+from penstock_lab.experiments.measurement import (
+    Extent,
+    Measurement,
+    Progress,
+    Row,
+    summarise_rows,
+    tell_row,
+    tell_settings,
+)
 from penstock_lab.experiments.word_count_functions import pace_call
 from penstock_lab.ground.spark_cluster import ClusterShape, cluster, scratch_directory
 from penstock_lab.workloads.source import LoadSource
@@ -43,6 +51,7 @@ class Course:
 
 
 FULL, QUICK = Course(15, 12.0, 30.0), Course(4, 7.0, 20.0)
+SETTINGS = {"mode": "observe", "control_socket": False}
 SEAMLESS, RESTART = "between batches", "stop and restart"
 
 
@@ -87,7 +96,7 @@ def build_pipeline(root: Path, origin: float) -> Pipeline:
 
 
 def _start(spark: Any, scratch: Path, origin: float, size: int) -> PipelineHandle:
-    settings = {"journal": str(scratch / "journal.db"), "mode": "observe", "control_socket": False}
+    settings = {**SETTINGS, "journal": str(scratch / "journal.db")}
     spark.dataSource.register(LoadSource)
     return build_pipeline(scratch / "topics", origin).run(
         spark, settings=settings, trigger="1s", start_at={"changing": size}
@@ -153,6 +162,7 @@ def make_row(system: str, seen: ChangesSeen) -> Row:
         "batches_away": len(away),
         "batches_near": len(near),
         **{name: None if value is None else round(value, 3) for name, value in figures.items()},
+        "settings": tell_settings(SETTINGS),
     }
 
 

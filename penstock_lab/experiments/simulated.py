@@ -14,14 +14,15 @@ from penstock.decide.policy import Hold
 from penstock.simulate.comparison import Comparison, compare
 from penstock.simulate.experiment import Experiment
 from penstock.simulate.loading import SHIPPED, load, parse
+from penstock.simulate.measures import least_instances
 from penstock.simulate.run import Run, run_policy, simulate
 from penstock.simulate.virtual import LATENCY, READ
-from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
+from penstock_lab.experiments.curves import CURVES, CurveCase, make_curve
+from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row, tell_settings
 
 SIMULATED = "simulated, virtual time, seed 0"
-CHOSEN = {"q1": 16, "q2": 14, "q3": 20, "q5": 16, "q8": 10, "q11": 28}
-"""Nexmark query → the size that DS2 chooses in table 4."""
 INITIAL_SIZES = (8, 12, 16, 20, 24, 28)
+"""Of DS2's table 4."""
 SKEW_SHARES = (0.2, 0.5, 0.7)
 COUNTS = 20
 """Instances of Count without skew."""
@@ -34,6 +35,8 @@ RATE_SCENARIOS = ("autrascale-q5", "autrascale-q11")
 RATE_POLICIES = ("autrascale", "ds2")
 CHANGE_SECONDS = 6 * 3600
 """When the rate rises; half of the run."""
+TRANSFERRED = "learned from"
+"""In the reason of a size that was chosen with the model of another rate."""
 POINTS = 400
 """Points of a line in a chart: a plot does not show more."""
 
@@ -50,20 +53,32 @@ def run_two_phases(_extent: Extent, progress: Progress) -> Measurement:
 
 def _compare(scenario: str, policies: Sequence[str], progress: Progress) -> Measurement:
     comparison = compare(load(scenario), list(policies), 0, progress)
-    return Measurement(comparison.to_json()["policies"], found=comparison)
+    settings = tell_settings(comparison.experiment.settings)
+    rows = [{**row, "settings": settings} for row in comparison.to_json()["policies"]]
+    return Measurement(rows, found=comparison)
 
 
 def run_convergence(extent: Extent, progress: Progress) -> Measurement:
-    """Run Nexmark queries from six initial sizes; quick has three queries."""
+    """Run DS2 from six initial sizes on curves that are fitted to nothing; quick has three of them."""
     rows: list[Row] = []
-    for query in ("q1", "q5", "q11") if extent.quick else CHOSEN:
-        experiment = load(f"table4-{query}")
+    for case, experiment in _list_curves(extent.quick):
+        settings = tell_settings(experiment.settings)
         for initial in INITIAL_SIZES:
-            progress(f"{query} from {initial}")
+            progress(f"{case} from {initial}")
             run = simulate(experiment.starting_with({"main": initial}), "ds2")
             decided = tuple(int(action.planned["main"]) for action in run.actions)
-            rows.append({"case": query, "initial": initial, "decided": decided})
+            least = int(least_instances(experiment)[-1, experiment.scaled][0])
+            told = {"case": case, "initial": initial, "decided": decided, "least": least}
+            rows.append({**told, "final": (initial, *decided)[-1], "settings": settings})
     return Measurement(rows)
+
+
+def _list_curves(quick: bool) -> list[tuple[str, Experiment]]:
+    """List one constant rate on each curve, with its name."""
+    return [
+        (f"curve {number}", make_curve(CurveCase(alpha, beta, 1, 0.0)))
+        for number, (alpha, beta) in enumerate(CURVES[: 3 if quick else None], start=1)
+    ]
 
 
 class _Stay:
@@ -76,18 +91,19 @@ class _Stay:
 
 
 def run_accuracy(extent: Extent, progress: Progress) -> Measurement:
-    """Hold the chosen size of each query, one smaller and one larger; quick has two queries."""
+    """Hold the size that DS2 comes to on each curve, one smaller and one larger; quick has three curves."""
     rows: list[Row] = []
-    for query in ("q1", "q11") if extent.quick else CHOSEN:
-        experiment = load(f"table4-{query}")
-        for size in (CHOSEN[query] - 1, CHOSEN[query], CHOSEN[query] + 1):
-            progress(f"{query} with {size}")
+    for case, experiment in _list_curves(extent.quick):
+        chosen = int(simulate(experiment, "ds2").held[-1, experiment.scaled][0])
+        for size in (chosen - 1, chosen, chosen + 1):
+            progress(f"{case} with {size}")
             run = run_policy(experiment.starting_with({"main": size}), _Stay())
             late = float(np.median(run.seen[-60:, LATENCY]))
             # sources are held back here, not queued: what is read of the second half tells
             half = experiment.seconds // 2
             read = float(run.seen[half:, READ].sum() / experiment.offered[half:].sum())
-            rows.append({"case": query, "size": size, "share_read": read, "latency_s": late})
+            told = {"case": case, "size": size, "chosen": chosen, "share_read": read, "latency_s": late}
+            rows.append({**told, "settings": tell_settings(experiment.settings)})
     return Measurement(rows)
 
 
@@ -99,7 +115,8 @@ def run_skew(_extent: Extent, progress: Progress) -> Measurement:
         run = simulate(skew_word_count(share), "ds2")
         read = float(run.seen[-60:, READ].mean() / run.experiment.offered[-60:].sum(axis=1).mean())
         final = {name: run.actions[-1].planned[name] for name in ("flatmap", "count")}
-        rows.append({"case": f"{share:.0%}", "final": final, "read": read, "steps": len(run.actions)})
+        told = {"case": f"{share:.0%}", "final": final, "read": read, "steps": len(run.actions)}
+        rows.append({**told, "settings": tell_settings(run.experiment.settings)})
     return Measurement(rows)
 
 
@@ -120,6 +137,7 @@ def run_images(_extent: Extent, progress: Progress) -> Measurement:
             "system": run.policy,
             "mean_response_s": float(run.seen[:, LATENCY].mean()),
             "mean_instances": float(count_instances(run).mean()),
+            "settings": tell_settings(run.experiment.settings),
         }
         for run, _ in comparison.runs
     ]
@@ -139,6 +157,8 @@ def run_latency_targets(extent: Extent, progress: Progress) -> Measurement:
                 "latency_s": find_late_latency(ours),
                 "drs_instances": int(count_instances(drs)[-1]),
                 "drs_latency_s": find_late_latency(drs),
+                "model_trials": count_model_trials(ours),
+                "settings": tell_settings(ours.experiment.settings),
             }
         )
     return Measurement(rows)
@@ -161,9 +181,16 @@ def run_other_rates(extent: Extent, progress: Progress) -> Measurement:
                     "target_s": find_latency_target(run),
                     "tried_at_first_rate": early,
                     "tried_at_second_rate": len(run.actions) - early,
+                    "transferred_trials": sum(TRANSFERRED in action.reason for action in run.actions),
+                    "settings": tell_settings(run.experiment.settings),
                 }
             )
     return Measurement(rows, found=found)
+
+
+def count_model_trials(run: Run) -> int:
+    """Count the sizes that AuTraScale's Gaussian process chose; its first samples are set beforehand."""
+    return sum("expected_improvement" in action.expected.figures for action in run.actions)
 
 
 def find_latency_target(run: Run) -> float:

@@ -27,7 +27,13 @@ from penstock.simulate.run import Run, simulate
 from penstock.simulate.spark_seeds import on_spark
 from penstock.simulate.virtual import BACKLOG
 from penstock_lab.experiments.batches import find_slots, sum_backlog, time_settled_batch
-from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
+from penstock_lab.experiments.measurement import (
+    Extent,
+    Measurement,
+    Progress,
+    Row,
+    tell_settings,
+)
 from penstock_lab.experiments.word_count import (
     DS2,
     HIGH_RATE,
@@ -167,8 +173,11 @@ def compare_with_cluster(progress: Progress) -> tuple[list[Row], dict[str, float
     fixed, pause = measure_fixed_cost(real), measure_change(real)
     found = simulate(make_scenario(fixed, pause), DS2, 0)
     rows = [
-        {"case": "word count", "system": "cluster", **list_cluster_figures(real)},
-        {"case": "word count", "system": "simulated", **list_simulated_figures(found)},
+        {"case": "word count", "system": system, **figures, "settings": tell_settings(SETTINGS)}
+        for system, figures in (
+            ("cluster", list_cluster_figures(real)),
+            ("simulated", list_simulated_figures(found)),
+        )
     ]
     return rows, {**compare_figures(*rows), "reality_fixed_batch_s": fixed, "reality_change_s": pause}
 

@@ -1,7 +1,8 @@
 """Jobs of the sizing experiment: the least size that is enough, found by trials, and the size rules reach.
 
-A heap is enough if Sage's rule P1 would not enlarge it; the memory beside it and the cores are the least that
-P2 and P3 would leave alone. So the optimum is judged by the same bounds as the size that the rules reach.
+A heap is enough if the job runs well in it: no executor is lost, little time goes into GC, and batches end
+within the trigger interval. The memory beside it and the cores are what was seen in use then. None of Sage's
+bounds is asked, so that its rules are not judged by themselves.
 """
 
 from __future__ import annotations
@@ -16,23 +17,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 from penstock.dataflow.window import ExecutorState, ExecutorUse
 from penstock.decide.outcome import Status
-from penstock.decide.sage.columns import lasting
-from penstock.decide.sage.metrics import (
-    HeldSize,
-    Rule,
-    SizingHistory,
-    SizingInput,
-    TouchedHeap,
-    history_of,
-    surely_beside,
-)
-from penstock.decide.sage.rounds import decide
-from penstock.decide.sage.rules import likely_beside_heap
-from penstock.decide.sage.settings import SageSettings
-from penstock.decide.sage.sizes import explain_decision, size_in_bytes
+from penstock.decide.sage.metrics import TouchedHeap
+from penstock.decide.sage.sizes import size_in_bytes
 from penstock.journal.records import ActionRecord
 from penstock.journal.store import open_journal
 from penstock.observe.executors.metrics import MetricsListener, metrics_conf
@@ -42,8 +32,12 @@ from penstock.runtime.launch import write_submit_arguments
 MIB = 1024.0**2
 SAMPLE_SECONDS = 1.5
 SAMPLES = 16
-LOOKED_BACK = 6
-"""Samples in which P1 looks for its signs, as in the runs that are sized."""
+MOST_GC_SHARE = 0.1
+"""Of the time: with more, a heap is too small."""
+LATE = 1.25
+"""Trigger intervals between the ends of two batches, in the median, from which on batches are late."""
+JVM_CORES = 0.1
+"""Of a core, that a JVM takes beside its task."""
 SETTLED_SECONDS = 15.0
 """The first sample is taken this long after the first batch at the earliest."""
 PATIENCE_SECONDS = 180.0
@@ -83,6 +77,14 @@ class Optimum:
         return self.heap_mb + self.overhead_mb
 
 
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """After how many batches the state is whole, and the trigger interval, 0 where batches follow at once."""
+
+    batches: int
+    trigger_seconds: float
+
+
 NONE_FITS = Optimum(math.nan, math.nan, math.nan, math.nan)
 
 
@@ -100,23 +102,24 @@ def search_heap(attempt: Callable[[int], HeapTrial], most_heap: int, steps: int)
 
 
 def _make_optimum(found: HeapTrial, within_mb: int) -> Optimum:
-    overhead = found.beside_mb / SageSettings().overhead_high
-    return Optimum(float(found.heap_mb), overhead, float(found.cores), float(within_mb))
+    return Optimum(float(found.heap_mb), found.beside_mb, float(found.cores), float(within_mb))
 
 
 def try_heap(
-    command: Sequence[str], place: Path, heap_mb: int, conf: Mapping[str, str], settled_batches: int
+    command: Sequence[str], place: Path, heap_mb: int, conf: Mapping[str, str], settle: Settling
 ) -> HeapTrial:
-    """Run the job at one heap size, and look at its only executor after so many batches."""
+    """Run the job at one heap size, and look at its only executor once it has settled."""
     listener = MetricsListener("127.0.0.1", 0, secret="")
     given = {**conf, **metrics_conf("127.0.0.1", listener.port, 1.0), "spark.executor.memory": f"{heap_mb}m"}
     environment = {"PYSPARK_SUBMIT_ARGS": write_submit_arguments(given, {})}
     try:
         with _run_job(command, place, environment, patience=20.0) as process:
-            if not _await_settled(place, process, settled_batches):
+            if not _await_settled(place, process, settle.batches):
                 return HeapTrial(heap_mb, "batches do not end")
+            since = time.time()
             samples = list(_take_samples(listener, (place / "application").read_text()))
-            return judge_trial(heap_mb, samples)
+            seen = [one for one in read_batches(place) if one[0] >= since]
+            return judge_trial(heap_mb, samples, seen, settle.trigger_seconds)
     finally:
         listener.close()
 
@@ -177,47 +180,37 @@ def _measure_tree(application: str) -> TreeUse | None:
     return measure_executors(list_processes(), application).get("0")
 
 
-def judge_trial(heap_mb: int, samples: Sequence[tuple[float, ExecutorUse]]) -> HeapTrial:
-    """Judge by the bounds of Sage's rules, looking back from each sample as they would."""
+def judge_trial(
+    heap_mb: int,
+    samples: Sequence[tuple[float, ExecutorUse]],
+    batches: Sequence[tuple[float, str]],
+    trigger_seconds: float,
+) -> HeapTrial:
+    """Judge whether the job ran well at this heap, by what every user can see."""
     if len(samples) < SAMPLES / 2:
         return HeapTrial(heap_mb, "the executor does not report")
-    settings = SageSettings()
-    times = [SAMPLE_SECONDS * number for number in range(1, len(samples) + 1)]
     touched = TouchedHeap()
-    history = history_of(times, [_make_sample(seconds, use, touched) for seconds, use in samples])
-    held = HeldSize(1, heap_mb * MIB, 1.0)
-    trouble = next(_find_troubles(held, history), "")
-    resident, committed = history.memory_used_bytes, history.heap_committed_bytes
-    beside = float(max(likely_beside_heap(resident, committed, history.heap_used_bytes))) / MIB
-    # a batch may end among the samples, and the next one take a moment to begin
-    busy = float(lasting(history.cpu_used_cores[None], settings.least_up_samples)[0])
-    cores = max(1, math.ceil(busy / settings.cpu_high))
-    return HeapTrial(heap_mb, trouble, beside, cores)
+    beside = [touched.beside([ExecutorState("0", "", 1, use=use)])[0] / MIB for _, use in samples]
+    busy = median(use.cpu_cores for _, use in samples)
+    trouble = _find_trouble(samples, batches, trigger_seconds)
+    return HeapTrial(heap_mb, trouble, max(beside), max(1, math.ceil(busy - JVM_CORES)))
 
 
-def _find_troubles(held: HeldSize, history: SizingHistory) -> Iterator[str]:
-    """Tell why P1 would enlarge this heap, looking back from one sample after the other."""
-    settings = SageSettings(up_window_seconds=LOOKED_BACK * SAMPLE_SECONDS, least_up_samples=2)
-    for end in range(min(LOOKED_BACK, len(history.at)), len(history.at) + 1):
-        found = decide(SizingInput(float(history.at[end - 1]), history, held), settings).decision
-        if found is not None and found.rule is Rule.HEAP_UP:
-            yield explain_decision(held, found)
-
-
-def _make_sample(seconds: float, use: ExecutorUse, touched: TouchedHeap) -> dict[str, float]:
-    (beside,) = touched.beside([ExecutorState("0", "", 1, use=use)])
-    return {
-        "seconds": seconds,
-        "heap_used_bytes": use.heap_used_bytes,
-        "heap_committed_bytes": use.heap_committed_bytes,
-        "gc_seconds": use.gc_seconds,
-        "gc_count": use.gc_count,
-        "memory_used_bytes": use.heap_committed_bytes + beside,
-        "cpu_used_cores": use.cpu_cores,
-        "spilled_bytes": use.spilled_bytes,
-        "out_of_memory_count": 0.0,
-        "beside_heap_bytes": surely_beside(use),
-    }
+def _find_trouble(
+    samples: Sequence[tuple[float, ExecutorUse]], batches: Sequence[tuple[float, str]], trigger_seconds: float
+) -> str:
+    """Tell why the job does not run well; empty if it does."""
+    collecting = sum(use.gc_seconds for _, use in samples) / sum(seconds for seconds, _ in samples)
+    if collecting > MOST_GC_SHARE:
+        return f"{collecting:.0%} of the time went into GC, {MOST_GC_SHARE:.0%} is the most"
+    if len({executors for _, executors in batches}) > 1:
+        return "an executor was lost"
+    gaps = [after - before for (before, _), (after, _) in pairwise(batches)]
+    if not gaps:
+        return "batches do not end"
+    if trigger_seconds and median(gaps) > LATE * trigger_seconds:
+        return f"a batch ends every {median(gaps):.1f} s, where {trigger_seconds:g} s are asked for"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,12 +289,12 @@ def size_job(job: Sequence[str], conf: Mapping[str, str], place: Path, seconds: 
     options = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
     command = [sys.executable, "-m", "penstock.cli", "run", "--policy", "sage", "--allow-restart", *options]
     begun = time.time()
-    with _run_job([*command, *job], place, _set_up(place), patience=45.0) as process:
+    with _run_job([*command, *job], place, set_up_rules(place), patience=45.0) as process:
         actions, settled = _await_quiet(place, process, seconds)
     return SizedJob(tuple(actions), tuple(read_batches(place)), settled, begun)
 
 
-def _set_up(place: Path) -> dict[str, str]:
+def set_up_rules(place: Path) -> dict[str, str]:
     """Set the rules in the default proportions, with a shorter interval, on memory and CPU alone."""
     return {
         "PENSTOCK_JOURNAL": str(place / "journal.db"),

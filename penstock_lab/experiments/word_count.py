@@ -30,7 +30,14 @@ from penstock_lab.experiments.batches import (
     sum_slot_seconds,
     time_settled_batch,
 )
-from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row, tell_row
+from penstock_lab.experiments.measurement import (
+    Extent,
+    Measurement,
+    Progress,
+    Row,
+    tell_row,
+    tell_settings,
+)
 from penstock_lab.experiments.spark_query import (
     QUICK_DECISIONS,
     attach_autopilot,
@@ -289,6 +296,7 @@ def make_row(case: WordCountCase, system: str, seen: ClusterRun, optimum: Mappin
         "backlog_record_seconds": round(backlog),
         "slot_seconds": round(sum_slot_seconds(seen.slots, loaded, ended)),
         "prediction_error": max((error for error in errors if error is not None), default=None),
+        "settings": tell_settings(SETTINGS) if system == DS2 else "",
     }
 
 
@@ -349,7 +357,6 @@ def _describe_method(rows: list[Row], measured: Mapping[float, Mapping[int, floa
     notes = [
         f"rates are scaled down to {HIGH_RATE:g} and {LOW_RATE:g} sentences/s; a sentence takes FlatMap "
         f"{LOAD.seconds_per_sentence * 1000:g} ms and a word takes Count a tenth of that, as in the paper",
-        "settings of ds2: " + ", ".join(f"{key}={value}" for key, value in SETTINGS.items()),
         "dynamic allocation counts pending tasks, so it grows during the warm-up already: its steps count "
         "from the start of the query, and seconds_to_converge from the start of the load",
         "published figures are of Heron and Flink on other machines; the load's ratios are the same",

@@ -22,7 +22,15 @@ from penstock.journal.records import ActionRecord
 from penstock.journal.store import journal_at
 from penstock.pipeline import Pipeline, files, stream
 from penstock.pipeline.handle import PipelineHandle
-from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row, summarise_rows, tell_row
+from penstock_lab.experiments.measurement import (
+    Extent,
+    Measurement,
+    Progress,
+    Row,
+    summarise_rows,
+    tell_row,
+    tell_settings,
+)
 from penstock_lab.experiments.spark_query import QUICK_DECISIONS, note_failure
 from penstock_lab.ground.spark_cluster import ClusterShape, cluster, scratch_directory
 from penstock_lab.workloads.paced import Pacer
@@ -173,6 +181,7 @@ def make_row(
         "backlog_record_seconds": round(integrate(samples, lambda one: one.waiting)),
         "instance_seconds": round(integrate(samples, lambda one: sum(one.sizes.values()))),
         "sizes": [dict(action.planned) for action in actions],
+        "settings": tell_settings(SETTINGS),
     }
 
 
@@ -199,6 +208,5 @@ def describe_method(systems: Mapping[str, float]) -> list[str]:
         + ", ".join(f"{seconds:.0f} s ({name})" for name, seconds in systems.items())
         + ": one that still changes sizes then has not converged; what comes first, for Java and Python to "
         "get warm, is not counted",
-        "settings: " + ", ".join(f"{key}={value}" for key, value in SETTINGS.items()),
         "published figures are of Heron on other machines; the load's ratios are the same",
     ]

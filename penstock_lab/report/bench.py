@@ -10,7 +10,7 @@ from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from penstock_lab.claims.claim import Claim, Judged, to_plain
+from penstock_lab.claims.claim import Claim, Judged, Verdict, to_plain
 from penstock_lab.experiments.measurement import Measurement, Row
 
 
@@ -21,14 +21,6 @@ class BenchReport:
     bench: str
     measured: Measurement
     judged: Judged
-
-    @property
-    def targets(self) -> list[Claim]:
-        """The claims that have a target; cases that failed must not go unnoticed."""
-        targets, failed = self.judged.targets, len(self.measured.failures)
-        if failed and not any("could not be measured" in claim.name for claim in targets):
-            targets.append(Claim.judge_target("cases that could not be measured", "== 0", float(failed)))
-        return targets
 
     @property
     def notes(self) -> list[str]:
@@ -43,7 +35,7 @@ class BenchReport:
             "results": to_plain(self.measured.rows),
             "targets": [
                 {"name": one.name, "target": one.target, "measured": to_plain(one.measured), "met": one.met}
-                for one in self.targets
+                for one in self.judged.targets
             ],
             "published": to_plain(self.judged.published),
             "notes": self.notes,
@@ -55,14 +47,23 @@ class BenchReport:
             console.print(table)
         if self.measured.summary:
             console.print(_list_pairs("summary", self.measured.summary))
-        held = [claim for claim in self.judged.claims if not claim.target]
-        for title, claims in (("targets", self.targets), ("beside published figures", held)):
+        for title, claims in _group_claims(self.judged.claims).items():
             if claims:
                 console.print(_list_claims(title, claims))
         if self.judged.published:
             console.print(_list_pairs("published", self.judged.published))
         for note in self.notes:
             console.print(f"note: {note}", highlight=False, markup=False)
+
+
+def _group_claims(claims: Sequence[Claim]) -> dict[str, list[Claim]]:
+    """Group claims by what they are held against; illustrations come last."""
+    shown = [claim for claim in claims if claim.verdict is Verdict.ILLUSTRATION]
+    return {
+        "targets": [claim for claim in claims if claim.target],
+        "beside published figures": [claim for claim in claims if not claim.target and claim not in shown],
+        "illustrations": shown,
+    }
 
 
 BORDERS = 3

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from penstock.view.charts import COLOURS, GREY, escape_hover
 from penstock.view.frame import charts_page, draw_chart, render_page, write_text
 from penstock_lab.claims.claim import Chart, Claim, Figure, Verdict
+from penstock_lab.report.counts import count_by_verdict, count_verdicts, list_failed, name_parts
 from penstock_lab.report.runner import PartOutcome, PartStatus
 
 TEMPLATES = "penstock_lab.report"
@@ -52,6 +53,7 @@ def build_page(outcomes: Sequence[PartOutcome], machine: str, date: str) -> str:
         subtitle=f"{machine} · written on {date} · {_describe_runs(outcomes)}",
         package=TEMPLATES,
         figures=_list_figures(outcomes),
+        failures=_show_failures(outcomes),
         shown=[_show_part(outcome, machine, date) for outcome in outcomes],
         papers={name: title for name, title in PAPERS.items() if any(name in one.shows for one in outcomes)},
     )
@@ -73,38 +75,41 @@ def _describe_runs(outcomes: Sequence[PartOutcome]) -> str:
     return f"{whole}: shorter, and rougher figures"
 
 
-def count_verdicts(outcomes: Sequence[PartOutcome]) -> str:
-    """Count the verdicts, and the parts that have none."""
-    said = [f"{count} {verdict.value}" for verdict, count in _count_by_verdict(outcomes).items()]
-    statuses = Counter(outcome.status for outcome in outcomes)
-    said += [
-        f"{statuses[status]} {_name_parts(statuses[status])} {status.value}"
-        for status in (PartStatus.FAILED, PartStatus.MISSING, PartStatus.LEFT)
-        if statuses[status]
-    ]
-    return ", ".join(said) or "nothing was run"
-
-
-def _count_by_verdict(outcomes: Sequence[PartOutcome]) -> dict[Verdict, int]:
-    found = Counter(claim.verdict for outcome in outcomes for claim in outcome.result.claims)
-    return {verdict: found[verdict] for verdict in Verdict if found[verdict]}
-
-
-def _name_parts(count: int) -> str:
-    return "part" if count == 1 else "parts"
-
-
 def _list_figures(outcomes: Sequence[PartOutcome]) -> list[tuple[str, str, str]]:
     statuses = Counter(outcome.status for outcome in outcomes)
-    results = [(one.value, str(count), "results") for one, count in _count_by_verdict(outcomes).items()]
-    return [*results, *((status.value, str(count), _name_parts(count)) for status, count in statuses.items())]
+    claims = [(one.value, str(count), "claims") for one, count in count_by_verdict(outcomes).items()]
+    return [*claims, *((status.value, str(count), name_parts(count)) for status, count in statuses.items())]
+
+
+def _show_failures(outcomes: Sequence[PartOutcome]) -> list[dict[str, str]]:
+    """Return what the template shows first: parts that failed, then results that did."""
+    broken = [
+        {"part": one.name, "claim": one.title, "result": "", "beside": "", "ours": one.reason}
+        | {"verdict": one.status.value, "why": "", "conditions": ""}
+        for one in outcomes
+        if one.status is PartStatus.FAILED
+    ]
+    return broken + [
+        {
+            "part": outcome.name,
+            "claim": claim.figure or "target of Penstock",
+            "result": claim.name,
+            "beside": format_figure(claim.target if claim.published is None else claim.published),
+            "ours": format_figure(claim.measured),
+            "verdict": claim.verdict.value,
+            "why": claim.why,
+            "conditions": claim.conditions,
+        }
+        for outcome, claim in list_failed(outcomes)
+    ]
 
 
 def _show_part(outcome: PartOutcome, machine: str, date: str) -> dict[str, Any]:
     """Return what the template shows of a part."""
     claims, status = outcome.result.claims, outcome.status.value
+    shown = [claim for claim in claims if claim.verdict is Verdict.ILLUSTRATION]
     targets = [claim for claim in claims if claim.target and claim.published is None]
-    tables = {"published": [claim for claim in claims if claim not in targets], "target": targets}
+    held = [claim for claim in claims if claim not in targets and claim not in shown]
     return {
         "name": outcome.name,
         "title": outcome.title,
@@ -113,7 +118,10 @@ def _show_part(outcome: PartOutcome, machine: str, date: str) -> dict[str, Any]:
         "results": count_verdicts([outcome]) if claims else outcome.reason,
         "taken": _describe_run(outcome, machine, date),
         "failure": "" if outcome.status is PartStatus.DONE else f"{status}: {outcome.reason}",
-        "tables": [_show_table(shown, beside) for beside, shown in tables.items() if shown],
+        "tables": [
+            _show_table(some, beside) for some, beside in ((held, "published"), (targets, "target")) if some
+        ],
+        "illustrations": _show_table(shown, "published") if shown else None,
         "charts": [plot_chart(chart) for chart in outcome.result.charts],
         "notes": outcome.result.notes,
     }
@@ -128,7 +136,8 @@ def _show_table(claims: Sequence[Claim], beside: str) -> dict[str, Any]:
     rows = []
     for claim in claims:
         figures = [claim.target if beside == "target" else claim.published, claim.measured]
-        cells = [claim.name, *map(format_figure, [*figures, *([claim.baseline] if baseline else [])])]
+        name = f"{claim.figure}: {claim.name}" if claim.figure else claim.name
+        cells = [name, *map(format_figure, [*figures, *([claim.baseline] if baseline else [])])]
         row = {"cells": cells, "verdict": claim.verdict.value, "why": claim.why}
         rows.append({**row, "conditions": claim.conditions if apart else ""})
     more = ["conditions"] if apart else []

@@ -19,7 +19,7 @@ import orjson
 
 from penstock.errors import ActionFailed, BadInput
 from penstock.fleet.files import write_whole
-from penstock_lab.claims.claim import Claim, Judged, Verdict, to_plain
+from penstock_lab.claims.claim import Judged, Verdict, complete_claims, to_plain
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, shorten_error
 
 Done = Callable[[float], None]
@@ -59,7 +59,7 @@ class ReportPart:
         measured = self.measure(extent, progress)
         if measured.failures and not measured.rows:
             raise ActionFailed("; ".join(measured.failures))
-        return measured, self.judge(measured)
+        return measured, complete_claims(measured, self.judge(measured))
 
     def estimate(self, quick: bool) -> float:
         """Estimate the seconds it takes on two cores; 0 if it will not run."""
@@ -202,19 +202,14 @@ def run_part(part: ReportPart, quick: bool, progress: Progress) -> PartOutcome:
 
 
 def _prepare_report(measured: Measurement, judged: Judged) -> Judged:
-    """Add the cases that failed; what the report's shorter run did not measure says so."""
-    under = judged.claims[0].conditions if judged.claims else ""
+    """Say of targets that the report's shorter run did not measure that it did not."""
     claims = [
         replace(claim, verdict=Verdict.NOT_COMPARABLE, why=claim.why or UNMEASURED)
         if claim.target and claim.measured is None
         else claim
         for claim in judged.claims
     ]
-    failed = [
-        Claim.show_beside("a case that failed", None, None, failure, conditions=under)
-        for failure in measured.failures
-    ]
-    return Judged([*claims, *failed], judged.charts, [*measured.notes, *judged.notes])
+    return replace(judged, claims=claims, notes=[*measured.notes, *judged.notes])
 
 
 def tell_date() -> str:

@@ -28,6 +28,8 @@ from penstock_lab.experiments.word_count import (
 )
 
 SCALED = "real cluster, rates and slots scaled down, paced operators"
+FIGURES = {"under": "DS2, figures 1 and 6", "over": "DS2, figure 7", "two-phase": "DS2, figure 7"}
+FIGURE_8, FIGURE_10 = "DS2, figure 8", "DS2, figure 10"
 PUBLISHED_STEPS = {"under": 1, "over": 2, "two-phase": 2}
 """Up: Heron (figure 6); down, and two phases: Flink (figure 7)."""
 PUBLISHED: dict[str, Any] = {
@@ -98,7 +100,8 @@ def judge_case(ours: Row, other: Row | None) -> list[Claim]:
     fits, claim = _fits(final, optimum, ours["slots_per_executor"]), "the least that keeps up"
     held = f"dynamic allocation: {other['final_slots']} slots" if other else None
     said, why = f"{final} slots, least {optimum}", "within one executor counts as the least"
-    size = Claim.judge_statement(f"{ours['case']}: final size", claim, said, fits, why=why, baseline=held)
+    more: dict[str, Any] = {"figure": FIGURES[ours["case"]], "why": why, "baseline": held}
+    size = Claim.judge_statement(f"{ours['case']}: final size", claim, said, fits, **more)
     return [_judge_case_steps(ours, other), size]
 
 
@@ -106,10 +109,11 @@ def _judge_case_steps(ours: Row, other: Row | None) -> Claim:
     """Judge the steps; few are good only where every phase that needed one had one."""
     name, published = f"{ours['case']}: most steps after a change of load", PUBLISHED_STEPS[ours["case"]]
     baseline = f"dynamic allocation: {other['steps']}" if other else None
-    found = Claim.judge_steps(name, published, max(ours["steps_by_phase"]), baseline=baseline)
+    steps, figure = max(ours["steps_by_phase"]), FIGURES[ours["case"]]
+    found = Claim.judge_steps(name, published, steps, figure=figure, baseline=baseline)
     phases = zip(ours["steps_by_phase"], ours["slots_by_phase"], ours["optimal_by_phase"], strict=True)
-    for number, (steps, held, least) in enumerate(phases, start=1):
-        if not steps and least is not None and not _fits(held, least, ours["slots_per_executor"]):
+    for number, (taken, held, least) in enumerate(phases, start=1):
+        if not taken and least is not None and not _fits(held, least, ours["slots_per_executor"]):
             why = f"phase {number} saw no step and ended with {held} slots, least {least}"
             return replace(found, verdict=Verdict.WORSE, why=why)
     return found
@@ -138,23 +142,26 @@ def judge_keeping_up(case: WordCountCase, run: ClusterRun) -> Claim:
     changed = [after.at for before, after in pairwise(run.slots) if before.slots != after.slots]
     since = max(changed, default=run.origin)
     seconds = time_settled_batch(run.batches, since + trigger, run.ended, rate * trigger)
-    name = f"{case.name}: the size chosen keeps up"
+    name, figure = f"{case.name}: the size chosen keeps up", FIGURES[case.name]
     if seconds is None:
         larger = [one for one in run.batches if one.start >= since and one.records > rate * trigger]
-        return _judge_catching_up(name, larger, slots, rate)
+        return _judge_catching_up((name, figure), larger, slots, rate)
     said = f"{slots} slots: batches of {seconds:.1f} s every {trigger:g} s"
-    return Claim.judge_statement(name, "yes", said, seconds <= trigger)
+    return Claim.judge_statement(name, "yes", said, seconds <= trigger, figure=figure)
 
 
-def _judge_catching_up(name: str, batches: Sequence[BatchSeen], slots: int, rate: float) -> Claim:
+def _judge_catching_up(
+    named: tuple[str, str], batches: Sequence[BatchSeen], slots: int, rate: float
+) -> Claim:
     """Judge a size that still works off a backlog by whether it reads more than is offered."""
+    name, figure = named
     read = max((batch.records / batch.seconds for batch in batches), default=0.0)
     # the first batch starts Python on new executors: slow as it is, it says nothing
     if read < rate and len(batches) < 2:
         why = "too few batches at that size ended before the run did"
-        return Claim.show_beside(name, "yes", f"{slots} slots", why)
+        return Claim.show_beside(name, "yes", f"{slots} slots", why, figure=figure)
     said = f"{slots} slots: {read:.0f} sentences a second, {rate:.0f} are offered, while it catches up"
-    return Claim.judge_statement(name, "yes", said, read >= rate)
+    return Claim.judge_statement(name, "yes", said, read >= rate, figure=figure)
 
 
 def judge_sizes(by_slots: Mapping[int, float], ours: Row) -> list[Claim]:
@@ -168,8 +175,12 @@ def judge_sizes(by_slots: Mapping[int, float], ours: Row) -> list[Claim]:
     said = ", ".join(f"{slots}: {by_slots[slots]:.1f} s" for slots in near)
     agrees = keeps.get(chosen, False) and not keeps.get(chosen - step, False)
     why = f"batches of {TRIGGER_SECONDS:g} s' records on slots; longer ones fall behind"
-    name, claim = f"sizes beside the chosen {chosen} slots (figure 8)", SIZES_CLAIM
-    return [Claim.judge_statement(name, claim, said, agrees, why=why)]
+    said = f"chose {chosen} slots; {said}"
+    return [
+        Claim.judge_statement(
+            "sizes beside the chosen one", SIZES_CLAIM, said, agrees, figure=FIGURE_8, why=why
+        )
+    ]
 
 
 def draw_timelines(case: WordCountCase, runs: Runs) -> list[Chart]:
@@ -248,7 +259,7 @@ def judge_latency(ratio: Ratio) -> Claim:
     """Judge better or worse only where the published figure lies outside of the interval."""
     why = f"95 % between {ratio.low:.3f} and {ratio.high:.3f}"
     found = Claim.judge_figure(
-        "latency attached over not", MOST_ATTACHED, ratio.value, tolerance=0.02, why=why
+        "latency attached over not", MOST_ATTACHED, ratio.value, tolerance=0.02, figure=FIGURE_10, why=why
     )
     if found.verdict in (Verdict.BETTER, Verdict.WORSE) and ratio.low <= MOST_ATTACHED <= ratio.high:
         return replace(found, verdict=Verdict.NOT_COMPARABLE, why=f"{why}: it cannot be told")

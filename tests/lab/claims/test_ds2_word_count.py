@@ -106,7 +106,7 @@ def test_a_size_is_right_if_one_executor_fewer_falls_behind():
     assert word_count.judge_sizes(by_slots, a_row(final_slots=12))[0].verdict is Verdict.WORSE
     assert word_count.judge_sizes({}, a_row()) == []
     (too_small,) = word_count.judge_sizes({6: 8.0, 9: 5.0}, a_row(final_slots=3))
-    assert too_small.verdict is Verdict.WORSE and too_small.measured == "6: 8.0 s"
+    assert too_small.verdict is Verdict.WORSE and too_small.measured == "chose 3 slots; 6: 8.0 s"
 
 
 def test_sizes_are_drawn_by_what_they_read_and_how_their_batches_are_distributed():

@@ -58,10 +58,23 @@ def phase(keys, bins, slowest, peak=1.0):
     return a_phase("fluid", 1, slowest, keys=keys, bins=bins, peak_rss_bytes=1000.0 * peak)
 
 
-def test_fluid_is_to_need_hardly_any_memory():
-    rows = [phase(100, 8, 2.0, peak=1.05).make_row(), phase(200, 8, 2.0, peak=1.5).make_row()]
-    found = megaphone.judge_memory(rows, {})
-    assert [one.verdict for one in found] == [Verdict.REPRODUCED, Verdict.WORSE]
+@pytest.mark.parametrize(
+    ("fluid", "at_once", "expected"),
+    [
+        (1.05, 1.9, Verdict.REPRODUCED),
+        (1.5, 1.9, Verdict.WORSE),
+        # nothing spikes: that fluid does not, either, is no merit of its own
+        (1.05, 1.06, Verdict.WORSE),
+        (1.05, None, Verdict.NOT_COMPARABLE),
+    ],
+)
+def test_fluid_is_to_need_hardly_any_memory_where_all_at_once_nearly_doubles_it(fluid, at_once, expected):
+    phases = [phase(100, 8, 2.0, peak=fluid)]
+    if at_once is not None:
+        phases.append(replace(phase(100, 8, 2.0, peak=at_once), system="all-at-once"))
+    rows = [one.make_row() for one in phases]
+    (found,) = megaphone.judge_memory(rows, {})
+    assert found.verdict is expected
     doubts = {(rows[0]["case"], "fluid"): "1 of 2 moved"}
     assert megaphone.judge_memory(rows, doubts)[0].verdict is Verdict.NOT_COMPARABLE
 
@@ -102,7 +115,7 @@ def test_more_state_in_as_many_bins_is_to_take_longer_all_at_once(few, many, not
         replace(phase(200, 8, many), system="all-at-once", note=note),
     ]
     (found,) = megaphone.judge_sizes(moves)
-    assert found.verdict is expected and "5.16" in found.name
+    assert found.verdict is expected and "5.16" in found.figure
     assert f"100 keys: {few:.1f} s, all in 5 s; 200 keys: {many:.1f} s" in found.measured
 
 
@@ -125,15 +138,13 @@ def test_bins_that_came_back_are_not_compared_with_bins_that_did_not():
     assert megaphone.judge_sizes([phase(100, 8, 4.0), both_ways]) == []
 
 
-def test_targets_of_nexmark_are_missed_by_a_stall_and_by_a_query_that_failed():
-    def met(*phases, failures=()):
-        measured = Measurement([one.make_row() for one in phases], failures=list(failures), found=phases)
+def test_the_target_of_nexmark_is_missed_by_a_stall_and_by_nothing_measured():
+    def met(*phases):
+        measured = Measurement([one.make_row() for one in phases], found=phases)
         return [claim.met for claim in megaphone.judge_nexmark(measured).targets]
 
-    assert met(moved(3, "fluid", 1.4)) == [True, True]
-    assert met(moved(3, "fluid", 1.6)) == [False, True]
-    assert met(moved(3, "fluid", 1.4), failures=["q5 could not be measured"]) == [True, False]
-    assert met() == [False, True]
+    assert met(moved(3, "fluid", 1.4)) == [True]
+    assert met(moved(3, "fluid", 1.6)) == [False] == met()
 
 
 USUAL, TRIGGER = 10_000, 3.0
@@ -153,7 +164,7 @@ def findings(loads):
 
 
 def line(system, loads):
-    return findings(loads)[f"{system}: latency over the offered load (figure 5.18)"]
+    return findings(loads)[f"{system}: latency over the offered load"]
 
 
 def test_each_line_is_judged_by_how_it_grows_with_the_load():

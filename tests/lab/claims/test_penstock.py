@@ -123,11 +123,12 @@ def test_a_second_step_and_another_size_miss_the_targets_of_functions():
     ]
 
 
-def test_the_cost_of_splitting_is_shown_and_not_judged():
+@pytest.mark.parametrize(("ratio", "expected"), [(1.3, Verdict.MET), (2.1, Verdict.NOT_MET)])
+def test_the_cost_of_splitting_is_judged_on_kafka_and_shown_on_files(ratio, expected):
     rows = [
-        {"case": "files", "system": "one query, files", "cost_ratio": 1.0},
+        {"case": "kafka", "system": "one query, kafka", "cost_ratio": 1.0},
+        {"case": "kafka", "system": "pipeline, kafka", "cost_ratio": ratio},
         {"case": "files", "system": "pipeline, files", "cost_ratio": 4.1},
     ]
-    judged = penstock.judge_splitting(Measurement(rows))
-    assert [(claim.measured, claim.verdict) for claim in judged.claims] == [(4.1, Verdict.NOT_COMPARABLE)]
-    assert judged.targets == []
+    kafka, files = penstock.judge_splitting(Measurement(rows)).claims
+    assert (kafka.verdict, files.verdict, files.counts) == (expected, Verdict.NOT_COMPARABLE, False)

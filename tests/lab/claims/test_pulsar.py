@@ -52,6 +52,24 @@ def test_responses_are_averaged_second_by_second():
     assert pulsar.draw_instances({"ds2": seen}).series == [("ds2", [0.0, 1.0], [1.0, 2.0])]
 
 
-def test_images_that_wait_in_the_end_are_worse():
-    assert pulsar.judge_waiting(np.array([0.0, 400.0, 20.0])).verdict is Verdict.REPRODUCED
-    assert pulsar.judge_waiting(np.array([0.0, 100.0, 400.0])).verdict is Verdict.WORSE
+def waiting(*spans):
+    """Images that wait: 400 in these spans of seconds, 20 else."""
+    waits = np.full(3000, 20.0)
+    for start, end in spans:
+        waits[start:end] = 400.0
+    return waits
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([(10, 100), (900, 1400)], Verdict.REPRODUCED),
+        ([(2990, 3000)], Verdict.WORSE),
+        # down in the last second, and above for most of the time before
+        ([(10, 2999)], Verdict.WORSE),
+        ([(10, 100), (900, 1600)], Verdict.WORSE),
+        ([], Verdict.NOT_COMPARABLE),
+    ],
+)
+def test_a_queue_that_is_long_for_long_or_in_the_end_is_not_brought_back(spans, expected):
+    assert pulsar.judge_waiting(waiting(*spans)).verdict is expected

@@ -44,15 +44,15 @@ def test_equal_blocks_have_a_ratio_of_one_and_meet_the_targets():
     found = report(blocks(500.0, 500.0))
     assert found.measured.summary["throughput_ratio"] == pytest.approx(1.0)
     assert found.measured.summary["latency_ratio"] == pytest.approx(1.0)
-    assert all(target.met for target in found.targets)
+    assert all(target.met for target in found.judged.targets)
     assert [row["system"] for row in found.measured.rows[:4]] == [ATTACHED, ALONE, ALONE, ATTACHED]
 
 
 def test_two_percent_lost_are_measured_and_miss_both_targets():
     found = report(blocks(490.0, 500.0))
     assert found.measured.summary["throughput_ratio"] == pytest.approx(0.98)
-    assert [target.measured for target in found.targets] == pytest.approx([0.98, 500 / 490])
-    assert [target.met for target in found.targets] == [False, False]
+    assert [target.measured for target in found.judged.targets] == pytest.approx([0.98, 500 / 490])
+    assert [target.met for target in found.judged.targets] == [False, False]
 
 
 def test_where_noise_hides_one_per_cent_nothing_counts_as_measured():
@@ -66,14 +66,14 @@ def test_where_noise_hides_one_per_cent_nothing_counts_as_measured():
         < 0.99
         < found.measured.summary["throughput_ratio_high"]
     )
-    assert found.targets[0].measured is None
-    assert not found.targets[0].met
+    assert found.judged.targets[0].measured is None
+    assert not found.judged.targets[0].met
     assert any(note.startswith("throughput: not measured") for note in found.notes)
 
 
 def test_four_blocks_are_never_enough_to_judge_even_when_they_look_good():
     found = report(blocks(550.0, 500.0, count=4))
-    assert [target.measured for target in found.targets] == [None, None]
+    assert [target.measured for target in found.judged.targets] == [None, None]
     assert found.to_json()["summary"]["throughput_ratio_low"] is None
 
 

@@ -10,22 +10,24 @@ import pytest
 
 from penstock.simulate.measures import least_instances
 from penstock_lab.claims.penstock import judge_policies
+from penstock_lab.experiments.curves import (
+    HOLD_SECONDS,
+    CurveCase,
+    count_needed_changes,
+    count_steps,
+    make_curve,
+)
 from penstock_lab.experiments.measurement import Measurement
 from penstock_lab.experiments.policies import (
     AHEAD,
     DRS,
-    HOLD_SECONDS,
     LEARNED,
     NOISES,
     PLAIN,
     TABLES,
     TRAFFIC,
     Compared,
-    CurveCase,
     count_flips,
-    count_needed_changes,
-    count_steps,
-    make_curve,
     make_noisy_day,
     make_traffic,
     run_scenario,

@@ -26,6 +26,7 @@ from penstock_lab.experiments.sizing_trials import (
 from tests.lab import made_up
 
 MIB = 1024.0**2
+ON_TIME = [(2.0 * n, "0") for n in range(8)]
 USE = ExecutorUse(100 * MIB, 240 * MIB, 490 * MIB, 0.5, 0.05, 1.0, 0.0)
 
 
@@ -49,7 +50,7 @@ class TestSearch:
             return HeapTrial(heap, "" if heap >= need else "too small", 90.0, 2)
 
         optimum = search_heap(tried, 850, 2)
-        assert (optimum.heap_mb, optimum.overhead_mb, optimum.cores) == (found, pytest.approx(100), 2)
+        assert (optimum.heap_mb, optimum.overhead_mb, optimum.cores) == (found, 90.0, 2)
         assert optimum.heap_mb - optimum.within_mb <= max(need, 450)
         assert len(asked) == len(set(asked)) <= 4
 
@@ -61,19 +62,40 @@ class TestSearch:
         ("changes", "trouble"),
         [
             ({}, ""),
-            ({"heap_used_bytes": 230 * MIB}, "heap use never fell below"),
-            ({"gc_seconds": 0.5}, "went into GC"),
-            ({"gc_count": 10.0}, "collections a minute"),
+            # bounds of Sage's rules are not asked: such a heap runs well
+            ({"heap_used_bytes": 230 * MIB}, ""),
+            ({"gc_count": 10.0}, ""),
+            ({"gc_seconds": 0.14}, ""),
+            ({"gc_seconds": 0.5}, "33% of the time went into GC"),
         ],
     )
-    def test_what_does_is_what_no_rule_would_enlarge(self, changes, trouble):
-        found = judge_trial(256, [(1.5, replace(USE, **changes))] * SAMPLES)
+    def test_a_heap_is_enough_where_little_time_goes_into_gc(self, changes, trouble):
+        found = judge_trial(256, [(1.5, replace(USE, **changes))] * SAMPLES, ON_TIME, 2.0)
         assert found.beside_mb == 250.0 and found.cores == 1
         assert trouble in found.trouble and bool(found.trouble) is bool(trouble)
 
-    def test_cores_are_the_least_that_are_not_always_full(self):
-        assert judge_trial(256, [(1.5, replace(USE, cpu_cores=1.3))] * SAMPLES).cores == 2
-        assert judge_trial(256, [(1.5, USE)]).trouble, "one sample is too few"
+    @pytest.mark.parametrize(
+        ("batches", "trigger", "trouble"),
+        [
+            (ON_TIME, 2.0, ""),
+            ([(3.0 * n, "0") for n in range(8)], 2.0, "a batch ends every 3.0 s"),
+            ([(3.0 * n, "0") for n in range(8)], 0.0, ""),
+            ([(0.0, "0"), (2.0, "0"), (4.0, "1")], 2.0, "an executor was lost"),
+            ([(0.0, "0")], 2.0, "batches do not end"),
+        ],
+    )
+    def test_a_heap_is_enough_where_batches_end_in_time_and_no_executor_is_lost(
+        self, batches, trigger, trouble
+    ):
+        found = judge_trial(256, [(1.5, USE)] * SAMPLES, batches, trigger).trouble
+        assert trouble in found and bool(found) is bool(trouble)
+
+    def test_cores_are_those_in_use_without_what_the_jvm_takes_beside_a_task(self):
+        busy = [(1.05, 1), (1.3, 2), (2.4, 3)]
+        for used, cores in busy:
+            samples = [(1.5, replace(USE, cpu_cores=used))] * SAMPLES
+            assert judge_trial(256, samples, ON_TIME, 2.0).cores == cores
+        assert judge_trial(256, [(1.5, USE)], ON_TIME, 2.0).trouble, "one sample is too few"
 
 
 def test_a_gap_is_a_stall_unless_a_restart_explains_it():
@@ -122,10 +144,9 @@ def missed(*rows):
 def test_targets_are_judged_from_the_rows():
     row = make_row(CASES[0], OVER, a_run(1.0), Optimum(1000.0, 1500.0, 1.0))
     assert missed(row) == []
-    over = "final over hand-tuned optimum, worst case"
+    over = "final over the least that runs well, worst case"
     assert missed(row, {**row, "final_over_optimal": 1.3}) == [over]
     assert missed(row, {**row, "final_over_optimal": math.nan}) == [over]
-    assert missed({**row, "heap_downs": 2}) == ["heap scale-downs, most in a case"]
     assert missed({**row, "memory_downs": 2}) == ["memory scale-downs, most in a case"]
     assert missed({**row, "undone": 1}) == ["decreases that were undone"]
     assert missed({**row, "lost_after_decrease": 1}) == ["executors lost after a decrease"]

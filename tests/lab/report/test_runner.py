@@ -11,7 +11,8 @@ from penstock_lab.claims.claim import Chart, Claim, Judged, Verdict
 from penstock_lab.commands.claims import find_exit_code, write_report
 from penstock_lab.experiments.measurement import MOST_CHARACTERS, Measurement, shorten_error
 from penstock_lab.report.catalog import OWN, PARTS, choose_parts
-from penstock_lab.report.page import PAPERS, build_page, count_verdicts, format_figure, plot_chart
+from penstock_lab.report.counts import count_claims, count_verdicts
+from penstock_lab.report.page import PAPERS, build_page, format_figure, plot_chart
 from penstock_lab.report.runner import (
     UNMEASURED,
     PartOutcome,
@@ -41,7 +42,9 @@ class Counting:
 
 
 def judge(measured):
-    claim = Claim.judge_figure("steps", 1, measured.rows[0]["steps"], baseline="spark: 6", conditions="tiny")
+    claim = Claim.judge_figure(
+        "steps", 1, measured.rows[0]["steps"], figure="A, figure 1", baseline="spark: 6", conditions="tiny"
+    )
     chart = Chart("steps", "x", "y", [("ours", [1, 2], [1.0, None])])
     return Judged([claim], [chart])
 
@@ -68,7 +71,7 @@ def test_a_failing_part_is_reported_and_the_others_go_on(state):
     assert any("part 2 of 3, bad, about" in text and "s left in all" in text for text in told)
     report = build_page(outcomes, "a machine", "a day")
     assert "failed: RuntimeError: the disk is on fire" in report
-    assert count_verdicts(outcomes) == "2 reproduced, 1 part failed"
+    assert count_verdicts(outcomes) == "1 reproduced, 1 part failed"
     assert (find_exit_code(outcomes), find_exit_code(outcomes[:1])) == (1, 0)
 
 
@@ -267,7 +270,7 @@ def test_an_outcome_survives_being_written(state):
     [(1, Verdict.BETTER), (2, Verdict.REPRODUCED), (3, Verdict.WORSE), (0, Verdict.WORSE)],
 )
 def test_to_take_no_step_where_some_were_needed_is_not_better(steps, verdict):
-    assert Claim.judge_steps("x", 2, steps, why="given").verdict is verdict
+    assert Claim.judge_steps("x", 2, steps, figure="A", why="given").verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -283,7 +286,7 @@ def test_to_take_no_step_where_some_were_needed_is_not_better(steps, verdict):
     ],
 )
 def test_verdicts_are_computed(ours, lower, verdict):
-    assert Claim.judge_figure("x", 10.0, ours, lower_is_better=lower).verdict is verdict
+    assert Claim.judge_figure("x", 10.0, ours, figure="A", lower_is_better=lower).verdict is verdict
 
 
 def test_page_and_json_hold_every_finding_and_the_reason_for_no_comparison(tmp_path):
@@ -349,7 +352,7 @@ def test_a_case_that_failed_is_a_claim_and_a_part_without_any_case_has_failed(st
 
     (partly,), _ = run([part([{"steps": 1}])], state)
     *_, failed = partly.result.claims
-    assert (failed.verdict, failed.why, failed.conditions) == (Verdict.NOT_COMPARABLE, lost, "tiny")
+    assert (failed.verdict, failed.why) == (Verdict.NOT_MET, lost)
     assert partly.result.notes == ["a note"]
     (nothing,), _ = run([part([])], State(state.path.with_name("other.json")))
     assert nothing.status is PartStatus.FAILED and lost in nothing.reason
@@ -363,3 +366,50 @@ def test_a_target_that_the_report_does_not_measure_says_so_and_one_that_is_misse
     assert ran.result.claims[1].why == UNMEASURED
     text = build_page([ran], "a machine", "a day")
     assert "<th>target</th>" in text and "&lt; 1" in text and "<th>published</th>" not in text
+
+
+def an_outcome(name, *claims):
+    return PartOutcome(name, name, "figures", PartStatus.DONE, 1.0, False, result=Judged(claims))
+
+
+def a_result(name, verdict, figure="A, figure 1", **more):
+    return Claim(name, 1, 2, verdict, figure=figure, **more)
+
+
+def test_all_results_of_a_published_figure_count_once_and_the_worst_of_them_counts():
+    good = an_outcome("one", a_result("x", Verdict.BETTER), a_result("y", Verdict.REPRODUCED))
+    bad = an_outcome("two", a_result("z", Verdict.WORSE), a_result("w", Verdict.BETTER, figure="A, table 1"))
+    assert count_verdicts([good]) == "1 reproduced"
+    assert count_verdicts([good, bad]) == "of 2 claims 1 worse, 1 better"
+    (claim, _) = count_claims([good, bad])
+    assert (claim.name, claim.verdict, len(claim.results)) == ("A, figure 1", Verdict.WORSE, 3)
+
+
+def test_illustrations_and_what_is_only_shown_are_in_no_count():
+    likely = a_result("x", Verdict.REPRODUCED).illustrate("fitted")
+    shown = Claim.show_beside("waited", None, 3, "the paper has none")
+    assert (likely.verdict, likely.why) == (Verdict.ILLUSTRATION, "fitted")
+    outcome = an_outcome("one", likely, shown)
+    assert count_verdicts([outcome]) == "nothing was judged"
+    assert "<h3>Illustrations</h3>" in build_page([outcome], "a machine", "a day")
+
+
+def test_a_failure_is_no_illustration():
+    failed = a_result("x", Verdict.WORSE)
+    assert failed.illustrate("fitted") is failed
+
+
+def test_targets_of_one_name_in_two_parts_are_two_claims():
+    growth = Claim.judge_target("growth", "<= 1", 2.0)
+    assert count_verdicts([an_outcome("one", growth), an_outcome("two", growth)]) == "of 2 claims 2 not met"
+
+
+def test_the_page_begins_with_what_failed_and_its_settings():
+    settings = "only shown with settings other than the defaults: utilisation=1.0"
+    good = an_outcome("one", a_result("fine", Verdict.REPRODUCED))
+    bad = an_outcome("two", a_result("broken", Verdict.WORSE, conditions=settings))
+    text = build_page([good, bad], "a machine", "a day")
+    failed, _, rest = text.partition("<h2>What failed</h2>")[2].partition("<h2>Claims</h2>")
+    assert "broken" in failed and settings in failed
+    assert "fine" not in failed and "fine" in rest
+    assert "Nothing of what was run" in build_page([good], "a machine", "a day")
