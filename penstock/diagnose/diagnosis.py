@@ -24,6 +24,7 @@ from penstock.diagnose.path.parts import Part, analyse_log_parts, analyse_trace_
 from penstock.diagnose.path.spans import Span
 from penstock.diagnose.path.summary import Summary, join_summaries, mix_shares, summarise, summarise_graph
 from penstock.diagnose.streaming import QueryView, view_queries
+from penstock.diagnose.timeline import PathPiece, Timeline, build_timeline, trace_path
 from penstock.diagnose.trace.events import Activity, Indices, is_trace
 from penstock.diagnose.trace.from_log import build_timelines, name_operators
 from penstock.diagnose.whatif.clip import clip_log
@@ -50,6 +51,7 @@ class Diagnosis:
     idle: IdleTime | None = None
     slots: SlotUse | None = None
     streaming: list[QueryView] = field(default_factory=list)
+    timeline: Timeline | None = None
 
     def compare_activities(self) -> dict[str, tuple[float, float, float]]:
         """Return each activity's share of the critical path, of busy time and of one random path."""
@@ -178,6 +180,7 @@ class _PartResult:
     single_path: dict[str, float]
     repairs: Repairs
     drawing: Drawing | None
+    pieces: list[PathPiece]
 
 
 def _analyse_part(span: Span, part: Part) -> _PartResult:
@@ -188,7 +191,8 @@ def _analyse_part(span: Span, part: Part) -> _PartResult:
     path, events = draw_path(graph, window)
     whole = summarise(graph, critical)
     drawing = Drawing(graph, critical, events) if part.is_all else None
-    return _PartResult(whole, pieces or [whole], path, part.repairs, drawing)
+    drawn = trace_path(graph, events, window.start_us, window.end_us) if part.is_all else []
+    return _PartResult(whole, pieces or [whole], path, part.repairs, drawing, drawn)
 
 
 def _build_diagnosis(
@@ -203,7 +207,9 @@ def _build_diagnosis(
     warnings = _describe_warnings(results, summary, counted)
     if log and not log.is_complete:
         warnings.append("the log has no end: the application is still running, or the log was cut off")
-    explained = _explain_log(summary, log, span) if log else _Explained(list_findings(summary))
+    explained = (
+        _explain_log(summary, log, span, results[0].pieces) if log else _Explained(list_findings(summary))
+    )
     return Diagnosis(
         application=log.application if log else name,
         name=log.name if log else name,
@@ -219,6 +225,7 @@ def _build_diagnosis(
         idle=explained.idle,
         slots=explained.slots,
         streaming=view_queries(log, summary.start_us / 1000, summary.end_us / 1000) if log else [],
+        timeline=explained.timeline,
     )
 
 
@@ -232,25 +239,27 @@ class _Explained:
     slots: SlotUse | None = None
     rehearsal: Rehearsal | None = None
     what_if: WhatIf | None = None
+    timeline: Timeline | None = None
 
     @property
     def answer(self) -> str:
         return answer_in_lines(self.findings, self.failed, self.idle, self.rehearsal)
 
 
-def _explain_log(summary: Summary, log: ApplicationLog, span: Span) -> _Explained:
+def _explain_log(summary: Summary, log: ApplicationLog, span: Span, path: list[PathPiece]) -> _Explained:
     """Explain what happened in the span that was asked for, from that part of the log alone."""
     start = log.start if span.start_us is None else span.start_us // 1000
     end = log.end if span.end_us is None else span.end_us // 1000
     part = clip_log(log, start, end)
-    idle, rehearsal = find_idle_time(part), rehearse(part, span.host_cores)
+    idle, rehearsal, names = find_idle_time(part), rehearse(part, span.host_cores), name_operators(log)
     return _Explained(
-        findings=list_findings(summary, part, name_operators(log), rehearsal, idle),
+        findings=list_findings(summary, part, names, rehearsal, idle),
         failed=find_failed_work(part, rehearsal),
         idle=idle,
         slots=measure_slot_use(part),
         rehearsal=rehearsal,
         what_if=forecast(part, rehearsal) if rehearsal else None,
+        timeline=build_timeline(part, path, names),
     )
 
 
