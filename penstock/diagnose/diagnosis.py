@@ -13,7 +13,7 @@ from typing import Any
 from penstock.diagnose.answer import MOST_FINDINGS, LatencyFinding, answer_in_lines, list_findings
 from penstock.diagnose.findings.failed_work import FailedWork, find_failed_work
 from penstock.diagnose.findings.idle_time import IdleTime, SlotUse, find_idle_time, measure_slot_use
-from penstock.diagnose.log.application import ApplicationLog
+from penstock.diagnose.log.application import ApplicationLog, SqlExecution
 from penstock.diagnose.log.files import LogFiles, find_logs
 from penstock.diagnose.log.ranges import count_processes
 from penstock.diagnose.log.reader import read_application
@@ -23,6 +23,7 @@ from penstock.diagnose.path.participation import Participation, cut_windows, mea
 from penstock.diagnose.path.parts import Part, analyse_log_parts, analyse_trace_parts
 from penstock.diagnose.path.spans import Span
 from penstock.diagnose.path.summary import Summary, join_summaries, mix_shares, summarise, summarise_graph
+from penstock.diagnose.stage_table import StageRow, list_executions, list_stages
 from penstock.diagnose.streaming import QueryView, view_queries
 from penstock.diagnose.timeline import PathPiece, Timeline, build_timeline, trace_path
 from penstock.diagnose.trace.events import Activity, Indices, is_trace
@@ -52,6 +53,8 @@ class Diagnosis:
     slots: SlotUse | None = None
     streaming: list[QueryView] = field(default_factory=list)
     timeline: Timeline | None = None
+    stages: list[StageRow] = field(default_factory=list)
+    executions: list[SqlExecution] = field(default_factory=list)
 
     def compare_activities(self) -> dict[str, tuple[float, float, float]]:
         """Return each activity's share of the critical path, of busy time and of one random path."""
@@ -78,6 +81,7 @@ class Diagnosis:
             "profile": self.whole.profile.activity,
             "single_path": self.single_path,
             "what_if": asdict(self.what_if) if self.what_if else None,
+            "stages": [asdict(stage) for stage in self.stages],
             "streaming": [asdict(query) for query in self.streaming],
             "warnings": self.warnings,
         }
@@ -226,6 +230,8 @@ def _build_diagnosis(
         slots=explained.slots,
         streaming=view_queries(log, summary.start_us / 1000, summary.end_us / 1000) if log else [],
         timeline=explained.timeline,
+        stages=explained.stages,
+        executions=list_executions(log, explained.stages) if log else [],
     )
 
 
@@ -240,6 +246,7 @@ class _Explained:
     rehearsal: Rehearsal | None = None
     what_if: WhatIf | None = None
     timeline: Timeline | None = None
+    stages: list[StageRow] = field(default_factory=list)
 
     @property
     def answer(self) -> str:
@@ -260,6 +267,7 @@ def _explain_log(summary: Summary, log: ApplicationLog, span: Span, path: list[P
         rehearsal=rehearsal,
         what_if=forecast(part, rehearsal) if rehearsal else None,
         timeline=build_timeline(part, path, names),
+        stages=list_stages(part, names, summary.sum_operators()),
     )
 
 

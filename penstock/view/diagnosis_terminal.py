@@ -66,10 +66,8 @@ def rank_gains(found: WhatIf) -> list[tuple[str, float]]:
 
 def rank_operators(summary: Summary) -> list[tuple[str, float, int]]:
     """Return operators with their share of the critical path and the workers that ran them, largest first."""
-    shares: dict[str, float] = {}
-    for name, each in summary.operator.items():
-        shares[name] = each * summary.instances.get(name, 1)
-    return [(name, share, summary.instances.get(name, 1)) for name, share in rank_shares(shares)]
+    ranked = rank_shares(summary.sum_operators())
+    return [(name, share, summary.instances.get(name, 1)) for name, share in ranked]
 
 
 def share_channels(summary: Summary) -> dict[str, float]:

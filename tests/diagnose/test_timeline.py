@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from penstock.diagnose.diagnosis import diagnose_log
+from penstock.diagnose.log.reader import read_log
 from penstock.diagnose.path.spans import Span
 from penstock.diagnose.timeline import BINS, MOST_JOBS, draw_jobs, measure_use
 from tests.diagnose.eventful_logs import EventfulLog, elastic_job
-from penstock.diagnose.log.reader import read_log
 from tests.diagnose.logs import BASE, many_jobs, skewed_job, streaming_job
 
 
 def test_busy_slots_are_spread_over_the_bins():
-    # one executor of two slots, there from 0 s; one task from 1 s to 3 s, one from 2 s to 3 s; four bins of 1 s
+    # two slots from 0 s on; one task from 1 s to 3 s, one from 2 s to 3 s; four bins of 1 s
     log = EventfulLog().executor("1", 0, cores=2).job(0, 1000, [0]).attempt(0, 0, 1000, 2)
     log.task(0, "1", 1000, 3000).task(0, "1", 2000, 3000).job_end(0, 4000).application_end(4000)
     (line,) = measure_use(log.read(), bins=4)
