@@ -13,6 +13,7 @@ from typing import Any
 from penstock.diagnose.answer import MOST_FINDINGS, LatencyFinding, answer_in_lines, list_findings
 from penstock.diagnose.findings.failed_work import FailedWork, find_failed_work
 from penstock.diagnose.findings.idle_time import IdleTime, SlotUse, find_idle_time, measure_slot_use
+from penstock.diagnose.findings.waste import Observation, list_waste
 from penstock.diagnose.log.application import ApplicationLog, SqlExecution
 from penstock.diagnose.log.files import LogFiles, find_logs
 from penstock.diagnose.log.ranges import count_processes
@@ -55,6 +56,7 @@ class Diagnosis:
     timeline: Timeline | None = None
     stages: list[StageRow] = field(default_factory=list)
     executions: list[SqlExecution] = field(default_factory=list)
+    waste: list[Observation] = field(default_factory=list)
 
     def compare_activities(self) -> dict[str, tuple[float, float, float]]:
         """Return each activity's share of the critical path, of busy time and of one random path."""
@@ -74,7 +76,8 @@ class Diagnosis:
             "answer": self.answer,
             "failures": asdict(self.failed) if self.failed else None,
             "idle": asdict(self.idle) if self.idle else None,
-            "slots": asdict(self.slots) if self.slots else None,
+            "slots": self.slots.to_json() if self.slots else None,
+            "waste": [asdict(one) for one in self.waste],
             "findings": [asdict(finding) for finding in self.findings],
             "windows": [window_to_json(summary) for summary in self.windows],
             "whole": window_to_json(self.whole),
@@ -231,6 +234,7 @@ def _build_diagnosis(
         streaming=view_queries(log, summary.start_us / 1000, summary.end_us / 1000) if log else [],
         timeline=explained.timeline,
         stages=explained.stages,
+        waste=explained.waste,
         executions=list_executions(log, explained.stages) if log else [],
     )
 
@@ -247,6 +251,7 @@ class _Explained:
     what_if: WhatIf | None = None
     timeline: Timeline | None = None
     stages: list[StageRow] = field(default_factory=list)
+    waste: list[Observation] = field(default_factory=list)
 
     @property
     def answer(self) -> str:
@@ -263,10 +268,11 @@ def _explain_log(summary: Summary, log: ApplicationLog, span: Span, path: list[P
         findings=list_findings(summary, part, names, rehearsal, idle),
         failed=find_failed_work(part, rehearsal),
         idle=idle,
-        slots=measure_slot_use(part),
+        slots=measure_slot_use(part, span.price_per_core_hour),
         rehearsal=rehearsal,
         what_if=forecast(part, rehearsal) if rehearsal else None,
         timeline=build_timeline(part, path, names),
+        waste=list_waste(part),
         stages=list_stages(part, names, summary.sum_operators()),
     )
 

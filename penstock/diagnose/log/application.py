@@ -141,6 +141,16 @@ class PlanNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Eviction:
+    """Blocks of a cached RDD that left memory, the bytes they held there, and how many went to disk."""
+
+    name: str = ""
+    blocks: int = 0
+    bytes: float = 0.0
+    to_disk: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class FileScan:
     """The files that a table's scans read, as the driver listed them, and their bytes."""
 
@@ -184,6 +194,7 @@ class ApplicationLog:
     warnings: Mapping[str, int] = field(default_factory=dict)
     failures: tuple[TaskFailure, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    evictions: Mapping[int, Eviction] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from penstock.diagnose.log.application import (
     Tasks,
     read_logged_metrics,
 )
+from penstock.diagnose.log.cache import CachedBlocks
 from penstock.diagnose.log.checks import count_missing_tasks, explain_old_version, leave_out_stray_times
 from penstock.diagnose.log.failures import (
     TaskFailure,
@@ -62,6 +63,8 @@ _HANDLERS = {
     "SparkListenerStageCompleted": "_stage_completed",
     "SparkListenerTaskStart": "_task_start",
     "SparkListenerTaskEnd": "_task_end",
+    "SparkListenerBlockUpdated": "_block_updated",
+    "SparkListenerUnpersistRDD": "_rdd_unpersisted",
     "StreamingQueryListener$QueryStartedEvent": "_query_started",
     "StreamingQueryListener$QueryProgressEvent": "_query_progress",
 }
@@ -87,7 +90,7 @@ class EventLogReader:
         self._stages: dict[StageKey, Stage] = {}
         self._jobs: dict[int, SparkJob] = {}
         self._executors: dict[str, Executor] = {}
-        self._sql = SqlEvents(self._note_time)
+        self._sql, self._cached = SqlEvents(self._note_time), CachedBlocks()
         self._batches: list[Batch] = []
         self._failures: list[TaskFailure] = []
         self._properties: dict[str, str] = {}
@@ -116,6 +119,7 @@ class EventLogReader:
         self._failures, self._properties = list(log.failures), dict(log.properties)
         self._facts = {"App ID": log.application, "App Name": log.name, "Spark Version": log.spark_version}
         self._start, self._latest, self._line = log.start, log.end, log.lines
+        self._cached = CachedBlocks(log.evictions)
 
     def feed(self, lines: Iterable[bytes]) -> None:
         """Parse these lines."""
@@ -249,6 +253,7 @@ class EventLogReader:
         stage.parents = read_integers(information.get("Parent IDs") or stage.parents)
         rdds = information.get("RDD Info") or ()
         stage.chain = stage.chain or name_chain(rdds)
+        self._cached.read_names(rdds)
         # Spark lists the stage's own RDD first, then those it is computed from
         stage.rdd = int(rdds[0]["RDD ID"]) if rdds else stage.rdd
         return stage
@@ -315,10 +320,17 @@ class EventLogReader:
         if not metrics:
             self._warnings["finished tasks without metrics"] += 1
             return
+        self._cached.update_many(metrics.get("Updated Blocks") or ())
         for name, value in read_logged_metrics(metrics).items():
             columns[name][row] = value
         for name, value in sum_sql_times(information.get("Accumulables") or ()).items():
             columns[name][row] = value
+
+    def _block_updated(self, event: Fields) -> None:
+        self._cached.update(event)
+
+    def _rdd_unpersisted(self, event: Fields) -> None:
+        self._cached.forget(event)
 
     def _query_started(self, event: Fields) -> None:
         self._names[read_name(event["id"])] = read_name(event.get("name") or str(event["id"])[:8])
@@ -352,6 +364,7 @@ class EventLogReader:
             warnings=dict(self._warnings),
             failures=tuple(self._failures),
             properties=dict(self._properties),
+            evictions=dict(self._cached.evictions),
         )
         return leave_out_stray_times(log, self._start, self._end)
 
