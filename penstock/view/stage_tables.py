@@ -12,6 +12,7 @@ from penstock.diagnose.diagnosis import Diagnosis
 from penstock.diagnose.findings.idle_time import SlotUse
 from penstock.diagnose.stage_table import StageRow, find_plan_nodes
 from penstock.diagnose.timeline import ExecutorLine, PathPiece
+from penstock.diagnose.trace.driver_timeline import DRIVER
 from penstock.view import figures
 from penstock.view.diagnosis_terminal import rank_operators, rank_shares, share_channels
 from penstock.view.tables import (
@@ -70,7 +71,9 @@ class Links:
 
     def link_text(self, text: str) -> Markup:
         """Return a text in which the longest operator that it names, and stages, are links."""
-        named = max((name for name in self._operators if name in text), key=len, default="")
+        named = max(
+            (name for name in self._operators if name in text and name != DRIVER), key=len, default=""
+        )
         if named:
             before, after = text.split(named, 1)
             link = Markup('<a href="{}">{}</a>').format(self.to_operator(named), named)

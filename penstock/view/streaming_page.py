@@ -119,7 +119,9 @@ def draw_batches(query: QueryView) -> go.Figure:
         *(chart[0] for chart in charts),
         *(["State work, summed over tasks"] if work else []),
     ]
-    figure = make_timelines(titles, 0.3 / max(3, 2 * len(titles)))
+    figure = make_timelines(
+        _name_lines(titles, [list(chart[2]) for chart in charts] + [work]), 0.3 / max(3, 2 * len(titles))
+    )
     _add_phases(figure, at, batches, query.trigger_seconds)
     for row, (_, _, lines, hover) in enumerate(charts, start=2):
         for colour, (name, values) in zip(COLOURS, lines.items(), strict=False):
@@ -136,6 +138,18 @@ def draw_batches(query: QueryView) -> go.Figure:
     }
     dress_timelines(figure, units, "local time", legend=place_legend(1.03), **layout)
     return figure
+
+
+def _name_lines(titles: Sequence[str], names: Sequence[Sequence[str]]) -> list[str]:
+    """Return the titles of the charts, each with the names of its lines in their colours."""
+    shown = [titles[0]]
+    for title, lines in zip(titles[1:], names, strict=False):
+        told = (
+            f'<span style="color:{colour}">{name}</span>'
+            for colour, name in zip(COLOURS, lines, strict=False)
+        )
+        shown.append(title + ("</b>  " + ", ".join(told) + "<b>" if len(lines) > 1 else ""))
+    return shown
 
 
 def _add_phases(
