@@ -32,7 +32,7 @@ def show_timeline(timeline: Timeline, links: Links) -> dict[str, Any]:
     }
 
 
-def _place(timeline: Timeline, start: float, end: float, least: float = 0.0) -> dict[str, float]:
+def _place(timeline: Timeline, start: float, end: float, least: float = 0.0) -> dict[str, Any]:
     whole = max(1, timeline.end_ms - timeline.start_ms)
     left = min(100.0, max(0.0, 100 * (start - timeline.start_ms) / whole))
     return {
@@ -64,7 +64,8 @@ def _show_jobs(timeline: Timeline, links: Links) -> list[dict[str, Any]]:
 def _show_executor(timeline: Timeline, line: ExecutorLine) -> dict[str, Any]:
     """Return an executor while it was there, and bins that are as dark as it was busy."""
     width = (timeline.end_ms - timeline.start_ms) / max(1, len(line.busy))
-    bars = [_place(timeline, line.start_ms, line.end_ms, 0.2) | {"kind": "there", "title": "", "link": ""}]
+    there = _place(timeline, line.start_ms, line.end_ms, 0.2)
+    bars: list[dict[str, Any]] = [{**there, "kind": "there", "title": "", "link": ""}]
     first = 0
     shades = [round(share * SHADES) for share in line.busy]
     for place in range(1, len(shades) + 1):
@@ -74,7 +75,8 @@ def _show_executor(timeline: Timeline, line: ExecutorLine) -> dict[str, Any]:
             start = timeline.start_ms + first * width
             bar = _place(timeline, start, timeline.start_ms + place * width)
             title = f"{100 * shades[first] // SHADES} % busy"
-            bars.append(bar | {"kind": "busy", "title": title, "link": "", "shade": shades[first] / SHADES})
+            shade = shades[first] / SHADES
+            bars.append({**bar, "kind": "busy", "title": title, "link": "", "shade": shade})
         first = place
     note = ", ".join(filter(None, (line.host, figures.count_of(line.slots, "slot"), line.reason)))
     return {"name": name_row(line.executor), "kind": "executor", "note": note, "bars": bars}
