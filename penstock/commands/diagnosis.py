@@ -55,6 +55,9 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
     against: Annotated[
         Path | None, typer.Option(help="Log of another run of the same job, to say what changed.")
     ] = None,
+    price_per_core_hour: Annotated[
+        float | None, typer.Option(help="What a core costs for an hour, to tell idle cores in money.")
+    ] = None,
     memory: Annotated[
         str | None, typer.Option(help="Memory that may be used, e.g. 4GB; default: all that is free.")
     ] = None,
@@ -63,7 +66,7 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
     """Say where the time goes: what is on the critical path."""
     seconds = None if window is None else parse_seconds("--window", window)
     times = parse_moment("--from", start), parse_moment("--to", end)
-    span = make_span(seconds, *times, host_cores, parse_memory(memory))
+    span = make_span(seconds, *times, host_cores, parse_memory(memory), price_per_core_hour)
     outputs = _choose_outputs(html, perfetto)
     run_diagnosis(path, span, terminal(), outputs=outputs, follow=follow, against=against, as_json=as_json)
 
@@ -103,6 +106,7 @@ def make_span(
     end: float | None = None,
     host_cores: int | None = None,
     memory: int | None = None,
+    price_per_core_hour: float | None = None,
 ) -> Span:
     """Return the span of these options; `start` and `end` are seconds since the epoch."""
     from penstock.diagnose.path.spans import Span
@@ -113,10 +117,12 @@ def make_span(
         raise BadInput("--from must be before --to")
     if host_cores is not None and host_cores < 1:
         raise BadInput(f"--host-cores must be at least 1, not {host_cores}")
+    if price_per_core_hour is not None and not 0 <= price_per_core_hour < math.inf:
+        raise BadInput(f"--price-per-core-hour must be 0 or more, not {price_per_core_hour}")
     window_us, start_us, end_us = (
         None if one is None else round(one * 1e6) for one in (window_seconds, start, end)
     )
-    return Span(window_us, start_us, end_us, host_cores, memory)
+    return Span(window_us, start_us, end_us, host_cores, memory, price_per_core_hour)
 
 
 def _choose_outputs(html: Path | None, perfetto: Path | None) -> Outputs:

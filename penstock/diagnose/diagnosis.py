@@ -15,7 +15,8 @@ from penstock.diagnose.causes import LatencyFinding
 from penstock.diagnose.explain import MOST_FINDINGS, list_findings
 from penstock.diagnose.findings.failed_work import FailedWork, find_failed_work
 from penstock.diagnose.findings.idle_time import IdleTime, SlotUse, find_idle_time, measure_slot_use
-from penstock.diagnose.log.application import ApplicationLog
+from penstock.diagnose.findings.waste import Observation, list_waste
+from penstock.diagnose.log.application import ApplicationLog, SqlExecution
 from penstock.diagnose.log.files import LogFiles, find_logs
 from penstock.diagnose.log.ranges import count_processes
 from penstock.diagnose.log.reader import read_application
@@ -25,7 +26,9 @@ from penstock.diagnose.path.participation import Participation, cut_windows, mea
 from penstock.diagnose.path.parts import Part, analyse_log_parts, analyse_trace_parts
 from penstock.diagnose.path.spans import Span
 from penstock.diagnose.path.summary import Summary, join_summaries, mix_shares, summarise, summarise_graph
+from penstock.diagnose.stage_table import StageRow, list_executions, list_stages
 from penstock.diagnose.streaming import QueryView, view_queries
+from penstock.diagnose.timeline import PathPiece, Timeline, build_timeline, trace_path
 from penstock.diagnose.trace.events import Activity, Indices, is_trace
 from penstock.diagnose.trace.from_log import build_timelines, name_operators
 from penstock.diagnose.trace.memory import reuse_blocks
@@ -53,6 +56,10 @@ class Diagnosis:
     idle: IdleTime | None = None
     slots: SlotUse | None = None
     streaming: list[QueryView] = field(default_factory=list)
+    timeline: Timeline | None = None
+    stages: list[StageRow] = field(default_factory=list)
+    executions: list[SqlExecution] = field(default_factory=list)
+    waste: list[Observation] = field(default_factory=list)
 
     def compare_activities(self) -> dict[str, tuple[float, float, float]]:
         """Return each activity's share of the critical path, of busy time and of one random path."""
@@ -72,13 +79,15 @@ class Diagnosis:
             "answer": self.answer,
             "failures": asdict(self.failed) if self.failed else None,
             "idle": asdict(self.idle) if self.idle else None,
-            "slots": asdict(self.slots) if self.slots else None,
+            "slots": self.slots.to_json() if self.slots else None,
+            "waste": [asdict(one) for one in self.waste],
             "findings": [asdict(finding) for finding in self.findings],
             "windows": [window_to_json(summary) for summary in self.windows],
             "whole": window_to_json(self.whole),
             "profile": self.whole.profile.activity,
             "single_path": self.single_path,
             "what_if": asdict(self.what_if) if self.what_if else None,
+            "stages": [asdict(stage) for stage in self.stages],
             "streaming": [asdict(query) for query in self.streaming],
             "warnings": self.warnings,
         }
@@ -183,6 +192,7 @@ class _PartResult:
     single_path: dict[str, float]
     repairs: Repairs
     drawing: Drawing | None
+    pieces: list[PathPiece]
 
 
 def _analyse_part(span: Span, part: Part) -> _PartResult:
@@ -193,7 +203,8 @@ def _analyse_part(span: Span, part: Part) -> _PartResult:
     path, events = draw_path(graph, window)
     whole = summarise(graph, critical)
     drawing = Drawing(graph, critical, events) if part.is_all else None
-    return _PartResult(whole, pieces or [whole], path, part.repairs, drawing)
+    drawn = trace_path(graph, events, window.start_us, window.end_us) if part.is_all else []
+    return _PartResult(whole, pieces or [whole], path, part.repairs, drawing, drawn)
 
 
 def _build_diagnosis(
@@ -208,7 +219,9 @@ def _build_diagnosis(
     warnings = _describe_warnings(results, summary, counted)
     if log and not log.is_complete:
         warnings.append("the log has no end: the application is still running, or the log was cut off")
-    explained = _explain_log(summary, log, span) if log else _Explained(list_findings(summary))
+    explained = (
+        _explain_log(summary, log, span, results[0].pieces) if log else _Explained(list_findings(summary))
+    )
     return Diagnosis(
         application=log.application if log else name,
         name=log.name if log else name,
@@ -224,6 +237,10 @@ def _build_diagnosis(
         idle=explained.idle,
         slots=explained.slots,
         streaming=view_queries(log, summary.start_us / 1000, summary.end_us / 1000) if log else [],
+        timeline=explained.timeline,
+        stages=explained.stages,
+        waste=explained.waste,
+        executions=list_executions(log, explained.stages) if log else [],
     )
 
 
@@ -237,25 +254,31 @@ class _Explained:
     slots: SlotUse | None = None
     rehearsal: Rehearsal | None = None
     what_if: WhatIf | None = None
+    timeline: Timeline | None = None
+    stages: list[StageRow] = field(default_factory=list)
+    waste: list[Observation] = field(default_factory=list)
 
     @property
     def answer(self) -> str:
         return answer_in_lines(self.findings, self.failed, self.idle, self.rehearsal)
 
 
-def _explain_log(summary: Summary, log: ApplicationLog, span: Span) -> _Explained:
+def _explain_log(summary: Summary, log: ApplicationLog, span: Span, path: list[PathPiece]) -> _Explained:
     """Explain what happened in the span that was asked for, from that part of the log alone."""
     start = log.start if span.start_us is None else span.start_us // 1000
     end = log.end if span.end_us is None else span.end_us // 1000
     part = clip_log(log, start, end)
-    idle, rehearsal = find_idle_time(part), rehearse(part, span.host_cores)
+    idle, rehearsal, names = find_idle_time(part), rehearse(part, span.host_cores), name_operators(log)
     return _Explained(
-        findings=list_findings(summary, part, name_operators(log), rehearsal, idle),
+        findings=list_findings(summary, part, names, rehearsal, idle),
         failed=find_failed_work(part, rehearsal),
         idle=idle,
-        slots=measure_slot_use(part),
+        slots=measure_slot_use(part, span.price_per_core_hour),
         rehearsal=rehearsal,
         what_if=forecast(part, rehearsal) if rehearsal else None,
+        timeline=build_timeline(part, path, names),
+        waste=list_waste(part),
+        stages=list_stages(part, names, summary.sum_operators()),
     )
 
 

@@ -50,8 +50,12 @@ def spark_size(value: float) -> str:
 
 def scale_spark_size(written: str, factor: float) -> str:
     """Write the size of a Spark setting times a factor; one that cannot be read counts as Spark's 1g."""
+    return spark_size(read_spark_size(written) * factor)
+
+
+def read_spark_size(written: str) -> float:
+    """Return the bytes of a Spark setting; one that cannot be read counts as Spark's 1g."""
     try:
-        size_now = parse_spark_size(written)
+        return parse_spark_size(written)
     except ValueError:
-        size_now = float(1 << 30)
-    return spark_size(size_now * factor)
+        return float(1 << 30)

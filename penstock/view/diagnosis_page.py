@@ -28,19 +28,25 @@ from penstock.view.charts import (
 from penstock.view.diagnosis_terminal import (
     SMALLEST_SHARE,
     advise_on_failures,
+    advise_on_waste,
     describe_slots,
     rank_gains,
-    rank_operators,
-    rank_shares,
-    share_channels,
 )
 from penstock.view.frame import draw_chart, render_page
+from penstock.view.stage_tables import (
+    Links,
+    show_plans,
+    tabulate_channels,
+    tabulate_executors,
+    tabulate_operators,
+    tabulate_path,
+    tabulate_shares,
+    tabulate_stages,
+)
+from penstock.view.streaming_page import show_query
+from penstock.view.timeline_rows import show_timeline
 
-MOST_BARS = 20
 LONGEST_NAME = 60
-
-Card = tuple[str, str, str]
-"""Title, note and chart."""
 
 
 def render_diagnosis_page(diagnoses: Sequence[Diagnosis]) -> str:
@@ -50,7 +56,7 @@ def render_diagnosis_page(diagnoses: Sequence[Diagnosis]) -> str:
         "diagnosis.html.j2",
         title=_name(first) if alone else f"{len(diagnoses)} applications",
         subtitle=_span(first) if alone else "where their latency comes from",
-        applications=[_application(one) for one in diagnoses],
+        applications=[_application(one, f"a{number}") for number, one in enumerate(diagnoses)],
     )
 
 
@@ -64,45 +70,73 @@ def _span(diagnosis: Diagnosis) -> str:
     return f"{diagnosis.application} · {lasts} from {figures.day_and_clock(whole.start_us / 1e6)}"
 
 
-def _application(diagnosis: Diagnosis) -> dict[str, Any]:
+def _application(diagnosis: Diagnosis, prefix: str) -> dict[str, Any]:
     """Return what the template shows of one application."""
-    return {
+    links = Links(diagnosis, prefix)
+    shown = _show_tables(diagnosis, links) | {
         "name": _name(diagnosis),
+        "prefix": prefix,
         "span": _span(diagnosis),
         "answer": diagnosis.answer,
+        "linked_answer": links.link_text(diagnosis.answer),
         "failed": None
         if diagnosis.failed is None
-        else {"sentence": diagnosis.failed.sentence, "advice": advise_on_failures(diagnosis.failed)},
+        else {
+            "sentence": links.link_text(diagnosis.failed.sentence),
+            "advice": advise_on_failures(diagnosis.failed),
+        },
         "slots": describe_slots(diagnosis.slots) if diagnosis.slots and diagnosis.slots.slot_seconds else "",
         "findings": [
             {
                 "width": max(2, round(80 * one.share)),
                 "share": one.share,
-                "sentence": one.sentence,
+                "sentence": links.link_text(one.sentence),
                 "advice": advise(one),
             }
             for one in diagnosis.findings
         ],
+        "waste": [
+            {"kind": one.kind, "sentence": links.link_text(one.sentence), "advice": advise_on_waste(one)}
+            for one in diagnosis.waste
+        ],
+        "queries": [
+            show_query(query, links.name("query", number)) for number, query in enumerate(diagnosis.streaming)
+        ],
         "course": draw_chart(draw_course(diagnosis)) if len(diagnosis.windows) > 1 else "",
-        "summaries": _summaries(diagnosis),
+        "activities": draw_chart(draw_activities(diagnosis)),
         "what_if": None if diagnosis.what_if is None else _what_if(diagnosis.what_if),
         "warnings": diagnosis.warnings,
     }
+    return shown | {"parts": _list_parts(shown)}
 
 
-def _summaries(diagnosis: Diagnosis) -> list[Card]:
-    whole = diagnosis.whole
-    drawn = [
-        ("Activities", "what the critical path is made of", draw_activities(diagnosis)),
-        ("Workers", "one that stands out is a straggler", draw_ranking(whole.worker)),
-        (
-            "Operators",
-            "of the critical path, with the workers that ran them",
-            draw_ranking({f"{name} (on {workers})": share for name, share, workers in rank_operators(whole)}),
-        ),
-        ("Channels", "messages that others waited for", draw_ranking(share_channels(whole), BLUE)),
-    ]
-    return [(title, note, draw_chart(figure)) for title, note, figure in drawn]
+def _show_tables(diagnosis: Diagnosis, links: Links) -> dict[str, Any]:
+    """Return the timeline and the tables, whose rows link to each other."""
+    timeline = diagnosis.timeline
+    return {
+        "timeline": show_timeline(timeline, links) if timeline else None,
+        "workers": tabulate_shares("worker", diagnosis.whole.worker),
+        "operators": tabulate_operators(diagnosis, links),
+        "channels": tabulate_channels(diagnosis),
+        "pieces": tabulate_path(timeline.path, links) if timeline and timeline.path else None,
+        "stages": tabulate_stages(diagnosis, links),
+        "executors": tabulate_executors(timeline.executors, diagnosis.slots) if timeline else None,
+        "plans": show_plans(diagnosis, links),
+    }
+
+
+def _list_parts(shown: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the parts of the page that are there, for the list of links."""
+    there = {
+        "timeline": ("Timeline", shown["timeline"]),
+        "streaming": ("Streaming queries", shown["queries"]),
+        "path": ("Critical path", True),
+        "stages": ("Stages", shown["stages"].rows),
+        "executors": ("Executors", shown["executors"] and shown["executors"].rows),
+        "sql": ("SQL", shown["plans"]),
+        "what-if": ("What if", shown["what_if"]),
+    }
+    return [(part, title) for part, (title, is_there) in there.items() if is_there]
 
 
 def _what_if(found: WhatIf) -> dict[str, Any]:
@@ -132,14 +166,6 @@ def draw_activities(diagnosis: Diagnosis) -> go.Figure:
         ]
     )
     figure.update_layout(barmode="group", bargap=0.25, height=90 + 58 * len(shares))
-    return _dress_bars(figure)
-
-
-def draw_ranking(values: Mapping[str, float], color: str = GREEN) -> go.Figure:
-    """Draw the largest shares, longest bar on top."""
-    top = dict(rank_shares(values)[:MOST_BARS])
-    figure = go.Figure([_bar("", color, list(top), top)])
-    figure.update_layout(height=70 + 28 * max(1, len(top)), showlegend=False)
     return _dress_bars(figure)
 
 

@@ -15,6 +15,7 @@ from penstock.diagnose.comparison import Comparison
 from penstock.diagnose.diagnosis import Diagnosis
 from penstock.diagnose.findings.failed_work import FailedWork
 from penstock.diagnose.findings.idle_time import SlotUse
+from penstock.diagnose.findings.waste import Observation
 from penstock.diagnose.path.summary import Summary
 from penstock.diagnose.whatif.scenarios import WhatIf
 from penstock.view import figures
@@ -66,10 +67,8 @@ def rank_gains(found: WhatIf) -> list[tuple[str, float]]:
 
 def rank_operators(summary: Summary) -> list[tuple[str, float, int]]:
     """Return operators with their share of the critical path and the workers that ran them, largest first."""
-    shares: dict[str, float] = {}
-    for name, each in summary.operator.items():
-        shares[name] = each * summary.instances.get(name, 1)
-    return [(name, share, summary.instances.get(name, 1)) for name, share in rank_shares(shares)]
+    ranked = rank_shares(summary.sum_operators())
+    return [(name, share, summary.instances.get(name, 1)) for name, share in ranked]
 
 
 def share_channels(summary: Summary) -> dict[str, float]:
@@ -87,8 +86,16 @@ def advise_on_failures(failed: FailedWork) -> str:
 def describe_slots(use: SlotUse) -> str:
     """Say how many core-seconds were there, and how many of them nobody used."""
     share = use.idle_seconds / use.slot_seconds if use.slot_seconds else 0.0
-    there, idle = figures.count(use.slot_seconds), figures.count(use.idle_seconds)
-    return f"{there} core-seconds were there; {idle} of them ({share:.0%}) were idle"
+    there, idle = figures.count(use.core_seconds), figures.count(use.idle_core_seconds)
+    said = f"{there} core-seconds were there; {idle} of them ({share:.0%}) were idle"
+    if use.cost is None:
+        return said
+    return f"{said}: {use.idle_cost:,.2f} of {use.cost:,.2f} at {use.price_per_core_hour:g} a core-hour"
+
+
+def advise_on_waste(found: Observation) -> str:
+    """Say what to do about waste, and what to set."""
+    return " ".join(filter(None, (found.advice, describe_settings(found.settings))))
 
 
 def _print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
@@ -110,6 +117,8 @@ def _print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
         console.print(f"  {escape(diagnosis.failed.sentence)} {escape(advise_on_failures(diagnosis.failed))}")
     for finding in diagnosis.findings:
         console.print(f"  {escape(finding.sentence)} {escape(advise(finding))}")
+    for one in diagnosis.waste:
+        console.print(f"  {escape(one.sentence)} {escape(advise_on_waste(one))}")
     for warning in diagnosis.warnings:
         console.print(f"  warning: {escape(warning)}")
 

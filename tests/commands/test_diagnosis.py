@@ -302,3 +302,13 @@ def test_streaming_queries_are_told_batch_by_batch(tmp_path, capsys):
     assert "slow and newest" not in run(write(tmp_path, skewed_job(), "app-2"))
     (query,) = run_json(capsys, path)["streaming"]
     assert [one["number"] for one in query["batches"] if one["slow_because"]] == [12]
+
+
+def test_idle_cores_are_told_in_money(tmp_path, capsys):
+    path = write(tmp_path, skewed_job())
+    assert "at 0.5 a core-hour" in run(path, price_per_core_hour=0.5)
+    found = run_json(capsys, path, price_per_core_hour=0.5)["slots"]
+    assert found["idle_cost"] == pytest.approx(found["idle_core_seconds"] / 3600 * 0.5)
+    for wrong in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(BadInput, match="--price-per-core-hour must be 0 or more"):
+            make_span(price_per_core_hour=wrong)

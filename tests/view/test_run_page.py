@@ -12,17 +12,19 @@ from tests.view import made_up
 
 
 class Reader(HTMLParser):
-    """Collects tags, their addresses, and the text outside scripts and styles."""
+    """Collects tags, their addresses and names, and the text outside scripts and styles."""
 
     def __init__(self) -> None:
         super().__init__()
         self.addresses: list[str] = []
         self.tags: list[str] = []
         self.shown: list[str] = []
+        self.names: list[str] = []
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.addresses += [value or "" for name, value in attributes if name in ("src", "href")]
+        self.names += [value or "" for name, value in attributes if name == "id"]
 
     def handle_data(self, data: str) -> None:
         if self.tags[-1:] not in (["script"], ["style"]):

@@ -9,16 +9,25 @@ import numpy as np
 
 from penstock.diagnose.findings.stragglers import Straggler, group_rows
 from penstock.diagnose.log.application import ApplicationLog, StageKey
+from penstock.diagnose.whatif.capacity import count_task_cores
 from penstock.diagnose.whatif.scenarios import Change, change_stages, without_time
 from penstock.diagnose.whatif.task_graph import StagePlan
-from penstock.units.figures import count, count_of, scale_spark_size, size, spark_size
+from penstock.units.figures import count, count_of, read_spark_size, scale_spark_size, size, spark_size
 
 Keys = frozenset[StageKey]
 SPLIT_SIZE = "spark.sql.files.maxPartitionBytes"
 _SKEW_JOIN = "spark.sql.adaptive.skewJoin.enabled"
 _SKEW_SIZE = "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes"
 _SPECULATION = "spark.speculation"
-_HEAP = "spark.executor.memory"
+_HEAP, _DRIVER_HEAP = "spark.executor.memory", "spark.driver.memory"
+# From here on Spark's own page calls garbage collection too much.
+CALM_SHARE = 0.1
+# Beyond these the model says nothing: all time is collection, or nothing is ever free.
+MOST_COLLECTION, MOST_HELD = 0.9, 0.9
+# Where the log does not tell what tasks hold: the part of the heap that Spark fills by default.
+USUALLY_HELD = 0.6
+# One step of an expert: beyond it, the objects are the problem and not the heap.
+MOST_GROWTH = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +160,42 @@ def _advise_on_skew(
 
 
 def advise_on_collection(log: ApplicationLog, change: Change) -> Advice:
-    """Advise on garbage collection: twice the heap, which at least halves how often it is collected."""
+    """Advise on garbage collection: the heap with which it takes little of the tasks' time."""
     tasks = log.tasks
     share = float(tasks["gc"].sum() / max(1, int(tasks["run"].sum())))
+    calm = min(CALM_SHARE, share / 2)
+    is_local = set(tasks.executors) == {"driver"}
+    key = _DRIVER_HEAP if is_local else _HEAP
+    given = log.properties.get(key, "1g")
+    held = _measure_held(log) / max(read_spark_size(given), 1.0) or USUALLY_HELD
+    growth = scale_heap(share, calm, held)
+    heap = scale_spark_size(given, growth)
+    brings = f"bring it to {calm:.0%}" if growth < MOST_GROWTH else "be a first step"
     return Advice(
         kind="gc",
         text="Give executors a larger heap, or fewer cores, or hold fewer objects in each task.",
-        evidence=f"Tasks spend {share:.0%} of their time in it.",
-        settings={_HEAP: scale_spark_size(log.properties.get(_HEAP, "1g"), 2)},
+        evidence=f"Tasks spend {share:.0%} of their time in it; a heap of {heap} would {brings}.",
+        settings={key: heap},
         change=change,
     )
+
+
+def scale_heap(share: float, wanted: float, held: float) -> float:
+    """Return by how much the heap must grow until garbage collection takes the wanted share of the time.
+
+    Collections are as rare as the free heap is large: their time for each second of work is in inverse
+    proportion to it. `held` is the share of the heap that is never free.
+    """
+    share, held = min(share, MOST_COLLECTION), min(held, MOST_HELD)
+    times = (share / (1 - share)) / (wanted / (1 - wanted)) if wanted > 0 else 1.0
+    return min(MOST_GROWTH, held + (1 - held) * max(1.0, times))
+
+
+def _measure_held(log: ApplicationLog) -> float:
+    """Return the bytes that the tasks of one executor held at once: the median peak, in each of its slots."""
+    peaks = log.tasks["peak_memory"][log.tasks["peak_memory"] > 0]
+    slots = max((one.cores for one in log.executors.values()), default=0) // count_task_cores(log)
+    return float(np.median(peaks)) * max(1, slots) if len(peaks) else 0.0
 
 
 def advise_on_state(log: ApplicationLog, text: str, change: Change) -> Advice:

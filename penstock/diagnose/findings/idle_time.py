@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.diagnose.log.application import ApplicationLog
-from penstock.diagnose.whatif.capacity import measure_capacity
+from penstock.diagnose.whatif.capacity import count_task_cores, measure_capacity
 
 # Of an application that says it is interactive, a person's shortest pause; of any other, one that no program
 # makes between its jobs.
@@ -37,15 +37,47 @@ class IdleTime:
 
 @dataclass(frozen=True, slots=True)
 class SlotUse:
-    """Slot-seconds that were there, and those in which a task ran."""
+    """Slot-seconds that were there, those in which a task ran, a slot's cores, and what a core costs."""
 
     slot_seconds: float
     busy_seconds: float
+    cores_per_slot: int = 1
+    price_per_core_hour: float | None = None
 
     @property
     def idle_seconds(self) -> float:
         """The slot-seconds that nobody used."""
         return max(0.0, self.slot_seconds - self.busy_seconds)
+
+    @property
+    def core_seconds(self) -> float:
+        """The core-seconds that were there."""
+        return self.slot_seconds * self.cores_per_slot
+
+    @property
+    def idle_core_seconds(self) -> float:
+        """The core-seconds that nobody used."""
+        return self.idle_seconds * self.cores_per_slot
+
+    @property
+    def cost(self) -> float | None:
+        """What all cores cost, if there is a price."""
+        return self._price(self.core_seconds)
+
+    @property
+    def idle_cost(self) -> float | None:
+        """What the cores that nobody used cost, if there is a price."""
+        return self._price(self.idle_core_seconds)
+
+    def to_json(self) -> dict[str, float | None]:
+        """Return what was there and what was idle, in seconds and in money."""
+        names = ("slot_seconds", "busy_seconds", "idle_seconds", "core_seconds", "idle_core_seconds", "cost",
+                 "idle_cost", "price_per_core_hour")  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+    def _price(self, core_seconds: float) -> float | None:
+        price = self.price_per_core_hour
+        return None if price is None else core_seconds / 3600 * price
 
 
 def find_idle_time(log: ApplicationLog) -> IdleTime | None:
@@ -77,10 +109,11 @@ def _list_pauses(log: ApplicationLog) -> Iterator[tuple[int, int]]:
         yield until, log.end
 
 
-def measure_slot_use(log: ApplicationLog) -> SlotUse:
+def measure_slot_use(log: ApplicationLog, price_per_core_hour: float | None = None) -> SlotUse:
     """Return how many slot-seconds were there from the start to the end, and how many were used."""
     tasks = log.tasks
     finish = np.where(tasks["finish"] >= 0, tasks["finish"], log.end)
     length = np.minimum(finish, log.end) - np.maximum(tasks["launch"], log.start)
     busy = float(np.maximum(length, 0).sum()) / 1000
-    return SlotUse(measure_capacity(log).integrate(log.start, log.end), busy)
+    there = measure_capacity(log).integrate(log.start, log.end)
+    return SlotUse(there, busy, count_task_cores(log), price_per_core_hour)

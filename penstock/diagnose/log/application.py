@@ -131,6 +131,33 @@ class Batch:
         return self.phases.get("triggerExecution", 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class PlanNode:
+    """A node of a SQL plan, so deep below its root."""
+
+    depth: int
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Blocks of a cached RDD that left memory, the bytes they held there, and how many went to disk."""
+
+    name: str = ""
+    blocks: int = 0
+    bytes: float = 0.0
+    to_disk: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileScan:
+    """The files that a table's scans read, as the driver listed them, and their bytes."""
+
+    files: float = 0.0
+    file_bytes: float = 0.0
+
+
 @dataclass(slots=True)
 class SqlExecution:
     """A SQL execution on the driver; `scopes` has the words for the generated scopes of its plan."""
@@ -141,6 +168,9 @@ class SqlExecution:
     ended_at_line: int = -1
     execution: int = -1
     scopes: Mapping[str, str] = field(default_factory=dict)
+    description: str = ""
+    nodes: tuple[PlanNode, ...] = ()
+    scans: Mapping[str, FileScan] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +194,7 @@ class ApplicationLog:
     warnings: Mapping[str, int] = field(default_factory=dict)
     failures: tuple[TaskFailure, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    evictions: Mapping[int, Eviction] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

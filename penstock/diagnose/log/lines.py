@@ -7,6 +7,7 @@ from penstock.diagnose.log.fields import SQL_TIMES
 _TASK_START = b'{"Event":"SparkListenerTaskStart"'
 _TASK_END = b'{"Event":"SparkListenerTaskEnd"'
 _SUCCESS = b'"Reason":"Success"'
+_BLOCKS = b'"Updated Blocks":[{'
 _ACCUMULABLES = b'"Accumulables":['
 _AFTER_ACCUMULABLES = b']},"Task '
 _FINISH = b'"Finish Time":'
@@ -16,8 +17,10 @@ _NAMES = tuple(name.encode() for name in SQL_TIMES)
 
 
 def is_of_a_good_task(line: bytes) -> bool:
-    """Return whether the line starts a task, or ends one that succeeded."""
-    return line.startswith(_TASK_START) or (line.startswith(_TASK_END) and _SUCCESS in line)
+    """Return whether the line starts a task, or ends one that succeeded and tells of no cached blocks."""
+    if line.startswith(_TASK_START):
+        return True
+    return line.startswith(_TASK_END) and _SUCCESS in line and _BLOCKS not in line
 
 
 def drop_accumulables(line: bytes) -> bytes:

@@ -1,16 +1,21 @@
-"""The scopes of a SQL plan in words: what "WholeStageCodegen (12)" joins, sums up, sorts or reads."""
+"""The nodes of a SQL plan, and its scopes in words: what "WholeStageCodegen (12)" joins, sorts or reads."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from penstock.diagnose.log.application import Fields
+from penstock.diagnose.log.application import Fields, PlanNode
+from penstock.diagnose.log.fields import read_name
 from penstock.units.texts import list_first
 
 MOST_NODES = 2_000
 """Of one plan; scopes behind them keep their names."""
+MOST_SHOWN = 300
+"""Nodes of one plan that are kept to be shown."""
 LONGEST_LIST = 3
+_IDENTIFIER = re.compile(r"#\d+L?")
+_FILE_METRICS = {"number of files read": "files", "size of files read": "file_bytes"}
 _SCOPE = re.compile(r"^WholeStageCodegen \(\d+\)$")
 _EDGES = {"InputAdapter", "Exchange", "ShuffleQueryStage", "BroadcastQueryStage", "BroadcastExchange"}
 _JOINS = {
@@ -34,6 +39,28 @@ def describe_scopes(plan: Fields) -> dict[str, str]:
             if words:
                 found[name] = ", ".join(dict.fromkeys(reversed(words)))
     return found
+
+
+def list_nodes(plan: Fields) -> tuple[PlanNode, ...]:
+    """Return the first nodes of a plan from its root down, without the numbers that Spark gives columns."""
+    found: list[PlanNode] = []
+    waiting = [(plan, 0)] if plan else []
+    while waiting and len(found) < MOST_SHOWN:
+        node, depth = waiting.pop()
+        text = _IDENTIFIER.sub("", str(node.get("simpleString", ""))[:1000])
+        found.append(PlanNode(depth, read_name(node.get("nodeName", "")), read_name(text)))
+        waiting.extend((child, depth + 1) for child in reversed(_children(node)))
+    return tuple(found)
+
+
+def list_scan_metrics(plan: Fields) -> list[tuple[int, str, str]]:
+    """Return the counters of files and their bytes: their number, the table, and what they count."""
+    return [
+        (int(metric["accumulatorId"]), name_table(node) or str(node.get("nodeName", "")), what)
+        for node in _walk(plan)
+        for metric in node.get("metrics") or ()
+        if (what := _FILE_METRICS.get(str(metric.get("name"))))
+    ]
 
 
 def expand_chain(chain: str, scopes: Mapping[str, str]) -> str:
@@ -101,7 +128,7 @@ def _find_bracket(text: str, behind: str) -> str:
 
 
 def _list_columns(text: str) -> str:
-    names = [re.sub(r"#\d+L?", "", part).strip() for part in text.split(",")]
+    names = [_IDENTIFIER.sub("", part).strip() for part in text.split(",")]
     return list_first([name for name in names if name], LONGEST_LIST)
 
 

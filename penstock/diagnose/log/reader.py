@@ -19,12 +19,12 @@ from penstock.diagnose.log.application import (
     Executor,
     Fields,
     SparkJob,
-    SqlExecution,
     Stage,
     StageKey,
     Tasks,
     read_logged_metrics,
 )
+from penstock.diagnose.log.cache import CachedBlocks
 from penstock.diagnose.log.checks import count_missing_tasks, explain_old_version, leave_out_stray_times
 from penstock.diagnose.log.failures import (
     TaskFailure,
@@ -42,9 +42,9 @@ from penstock.diagnose.log.fields import (
 )
 from penstock.diagnose.log.files import LogFiles, is_plain, read_file_lines
 from penstock.diagnose.log.lines import drop_accumulables, is_of_a_good_task
-from penstock.diagnose.log.plans import describe_scopes
 from penstock.diagnose.log.progress import read_progress
 from penstock.diagnose.log.ranges import LARGE_BYTES, LogPart, cut_ranges, feed_in_parts
+from penstock.diagnose.log.sql_events import SqlEvents
 from penstock.errors import BadInput
 
 _MOST_CORES = 100_000
@@ -63,13 +63,18 @@ _HANDLERS = {
     "SparkListenerStageCompleted": "_stage_completed",
     "SparkListenerTaskStart": "_task_start",
     "SparkListenerTaskEnd": "_task_end",
-    "SparkListenerSQLExecutionStart": "_execution_start",
-    "SparkListenerSQLExecutionEnd": "_execution_end",
-    "SparkListenerSQLAdaptiveExecutionUpdate": "_plan_update",
+    "SparkListenerBlockUpdated": "_block_updated",
+    "SparkListenerUnpersistRDD": "_rdd_unpersisted",
     "StreamingQueryListener$QueryStartedEvent": "_query_started",
     "StreamingQueryListener$QueryProgressEvent": "_query_progress",
 }
-_WANTED = frozenset(name.encode() for name in _HANDLERS)
+_SQL_HANDLERS = {
+    "SparkListenerSQLExecutionStart": "start",
+    "SparkListenerSQLExecutionEnd": "end",
+    "SparkListenerSQLAdaptiveExecutionUpdate": "update",
+    "SparkListenerDriverAccumUpdates": "count",
+}
+_WANTED = frozenset(name.encode() for name in (*_HANDLERS, *_SQL_HANDLERS))
 
 
 class EventLogReader:
@@ -85,7 +90,7 @@ class EventLogReader:
         self._stages: dict[StageKey, Stage] = {}
         self._jobs: dict[int, SparkJob] = {}
         self._executors: dict[str, Executor] = {}
-        self._executions: dict[int, SqlExecution] = {}
+        self._sql, self._cached = SqlEvents(self._note_time), CachedBlocks()
         self._batches: list[Batch] = []
         self._failures: list[TaskFailure] = []
         self._properties: dict[str, str] = {}
@@ -95,6 +100,9 @@ class EventLogReader:
         self._start, self._end, self._latest, self._line = -1, -1, -1, 0
         self._handlers: dict[str, Callable[[Fields], None]] = {
             event: getattr(self, method) for event, method in _HANDLERS.items()
+        }
+        self._sql_handlers: dict[str, Callable[[Fields, int], None]] = {
+            event: getattr(self._sql, method) for event, method in _SQL_HANDLERS.items()
         }
         if begun is not None:
             self._resume(begun)
@@ -106,11 +114,12 @@ class EventLogReader:
         self._executor_places = {name: place for place, name in enumerate(log.tasks.executors)}
         self._stages, self._jobs = dict(log.stages), dict(log.jobs)
         self._executors, self._batches = dict(log.executors), list(log.batches)
-        self._executions = {one.execution: one for one in log.executions}
+        self._sql.resume({one.execution: one for one in log.executions})
         self._names, self._warnings = dict(log.query_names), Counter(log.warnings)
         self._failures, self._properties = list(log.failures), dict(log.properties)
         self._facts = {"App ID": log.application, "App Name": log.name, "Spark Version": log.spark_version}
         self._start, self._latest, self._line = log.start, log.end, log.lines
+        self._cached = CachedBlocks(log.evictions)
 
     def feed(self, lines: Iterable[bytes]) -> None:
         """Parse these lines."""
@@ -166,9 +175,11 @@ class EventLogReader:
             return
         try:
             event = orjson.loads(drop_accumulables(line))
-            handler = self._handlers.get(str(event["Event"]).rpartition(".")[2])
-            if handler:
+            name = str(event["Event"]).rpartition(".")[2]
+            if handler := self._handlers.get(name):
                 handler(event)
+            elif handler_of_sql := self._sql_handlers.get(name):
+                handler_of_sql(event, self._line)
         except orjson.JSONDecodeError:
             self._warnings["lines that are cut or are not JSON"] += 1
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
@@ -242,6 +253,7 @@ class EventLogReader:
         stage.parents = read_integers(information.get("Parent IDs") or stage.parents)
         rdds = information.get("RDD Info") or ()
         stage.chain = stage.chain or name_chain(rdds)
+        self._cached.read_names(rdds)
         # Spark lists the stage's own RDD first, then those it is computed from
         stage.rdd = int(rdds[0]["RDD ID"]) if rdds else stage.rdd
         return stage
@@ -308,27 +320,17 @@ class EventLogReader:
         if not metrics:
             self._warnings["finished tasks without metrics"] += 1
             return
+        self._cached.update_many(metrics.get("Updated Blocks") or ())
         for name, value in read_logged_metrics(metrics).items():
             columns[name][row] = value
         for name, value in sum_sql_times(information.get("Accumulables") or ()).items():
             columns[name][row] = value
 
-    def _execution_start(self, event: Fields) -> None:
-        started = self._note_time(int(event["time"]))
-        number = int(event["executionId"])
-        scopes = describe_scopes(event.get("sparkPlanInfo") or {})
-        self._executions[number] = SqlExecution(started, self._line, execution=number, scopes=scopes)
+    def _block_updated(self, event: Fields) -> None:
+        self._cached.update(event)
 
-    def _plan_update(self, event: Fields) -> None:
-        execution = self._executions.get(int(event["executionId"]))
-        if execution:
-            # stages that ran before keep the words of the plan that they were in
-            execution.scopes = {**execution.scopes, **describe_scopes(event.get("sparkPlanInfo") or {})}
-
-    def _execution_end(self, event: Fields) -> None:
-        execution = self._executions.get(int(event["executionId"]))
-        if execution:
-            execution.ended, execution.ended_at_line = self._note_time(int(event["time"])), self._line
+    def _rdd_unpersisted(self, event: Fields) -> None:
+        self._cached.forget(event)
 
     def _query_started(self, event: Fields) -> None:
         self._names[read_name(event["id"])] = read_name(event.get("name") or str(event["id"])[:8])
@@ -355,13 +357,14 @@ class EventLogReader:
             stages=dict(self._stages),
             jobs=dict(self._jobs),
             executors=dict(self._executors),
-            executions=tuple(self._executions.values()),
+            executions=tuple(self._sql.executions.values()),
             batches=tuple(self._batches),
             query_names=dict(self._names),
             lines=self._line,
             warnings=dict(self._warnings),
             failures=tuple(self._failures),
             properties=dict(self._properties),
+            evictions=dict(self._cached.evictions),
         )
         return leave_out_stray_times(log, self._start, self._end)
 

@@ -49,7 +49,7 @@ class Span:
     """The time to analyse, in microseconds: in windows of `window_us`, or all in one.
 
     `host_cores` are the cores that the slots of a host share, for forecasts; `memory` is the number of bytes
-    that may be used, by default all that are free.
+    that may be used, by default all that are free; `price_per_core_hour` is in any currency.
     """
 
     window_us: int | None = None
@@ -57,6 +57,7 @@ class Span:
     end_us: int | None = None
     host_cores: int | None = None
     memory: int | None = None
+    price_per_core_hour: float | None = None
 
     @property
     def most_events(self) -> int:

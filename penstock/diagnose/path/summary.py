@@ -55,6 +55,10 @@ class Summary:
     instrumentation: Instrumentation
     events: int
 
+    def sum_operators(self) -> dict[str, float]:
+        """Return the whole share of each operator, on all workers that ran it."""
+        return {name: each * self.instances.get(name, 1) for name, each in self.operator.items()}
+
 
 def summarise(graph: ActivityGraph, found: Participation) -> Summary:
     """Sum participation by activity, worker, operator and channel (equation 3.4)."""

@@ -53,26 +53,34 @@ def measure_capacity(log: ApplicationLog) -> Capacity:
     Where the log has no cores of an executor, its slots are the most tasks that it ran at once; where it does
     not say when the executor was added, it is there from its first task on.
     """
-    needed = max(1, _read_number(log.properties.get("spark.task.cpus", ""), 1))
-    places = {name: place for place, name in enumerate(log.tasks.executors)}
-    changes: list[tuple[int, int]] = []
-    for name in dict.fromkeys([*log.executors, *places]):
-        executor = log.executors.get(name) or Executor(name)
-        mine = (
-            np.nonzero(log.tasks["executor"] == places[name])[0] if name in places else np.array([], np.int64)
-        )
-        launch, finish = log.tasks["launch"][mine], log.tasks["finish"][mine]
-        slots = executor.cores // needed or count_at_once(launch, finish)
-        if not slots:
-            continue
-        begun = [int(launch.min())] if len(mine) else []
-        begun += [executor.added] if executor.added >= 0 else []
-        changes.append((min(begun, default=log.start), slots))
-        if executor.removed >= 0:
-            # the log may tell of the removal before it tells of the last launch
-            last = int(launch.max()) + 1 if len(mine) else -1
-            changes.append((max(executor.removed, last), -slots))
-    return Capacity(tuple(sorted(changes)))
+    names = dict.fromkeys([*log.executors, *log.tasks.executors])
+    return Capacity(tuple(sorted(change for name in names for change in measure_executor(log, name)[0])))
+
+
+def measure_executor(log: ApplicationLog, name: str) -> tuple[tuple[tuple[int, int], ...], Column]:
+    """Return when the slots of one executor came and went, and the rows of its tasks."""
+    executor, tasks = log.executors.get(name) or Executor(name), log.tasks
+    known = name in tasks.executors
+    mine = (
+        np.nonzero(tasks["executor"] == tasks.executors.index(name))[0] if known else np.array([], np.int64)
+    )
+    launch, finish = tasks["launch"][mine], tasks["finish"][mine]
+    slots = executor.cores // count_task_cores(log) or count_at_once(launch, finish)
+    if not slots:
+        return (), mine
+    begun = [int(launch.min())] if len(mine) else []
+    begun += [executor.added] if executor.added >= 0 else []
+    changes = [(min(begun, default=log.start), slots)]
+    if executor.removed >= 0:
+        # the log may tell of the removal before it tells of the last launch
+        last = int(launch.max()) + 1 if len(mine) else -1
+        changes.append((max(executor.removed, last), -slots))
+    return tuple(changes), mine
+
+
+def count_task_cores(log: ApplicationLog) -> int:
+    """Return the cores that a task holds, so that an executor's cores are this many for each slot."""
+    return max(1, _read_number(log.properties.get("spark.task.cpus", ""), 1))
 
 
 def count_at_once(launch: Column, finish: Column) -> int:

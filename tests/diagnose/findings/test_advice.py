@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.diagnose.diagnosis import diagnose_log
+from penstock.diagnose.findings.advice import scale_heap
 from penstock.diagnose.findings.stragglers import find_straggler
 from penstock.diagnose.path.spans import Span
 from penstock.view.diagnosis_terminal import rank_operators
@@ -224,8 +225,31 @@ def test_garbage_collection_names_the_heap():
     tasks = [("1", 1000, 11_000, {"partition": n, "gc": 6000}) for n in range(4)]
     finding = diagnose_log(one_stage(log, tasks).read(), Span()).findings[0]
     assert finding.cause == "gc"
-    assert finding.settings == {"spark.executor.memory": "8g"}
+    # 60 % would need six times the heap: that is for smaller objects, not for one setting
+    assert finding.settings == {"spark.executor.memory": "16g"}
+    assert "a heap of 16g would be a first step" in finding.sentence
     assert finding.gain_seconds == pytest.approx(6, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("share", "held", "growth"),
+    [
+        # 0.3 / 0.7 is 3.86 times 0.1 / 0.9, and so must the free part of the heap grow
+        (0.3, 0.0, 3.857), (0.3, 0.6, 0.6 + 0.4 * 3.857), (0.1, 0.6, 1.0), (0.05, 0.0, 1.0), (1.0, 0.0, 4.0),
+    ],
+)  # fmt: skip
+def test_the_heap_grows_until_collections_are_rare_enough(share, held, growth):
+    assert scale_heap(share, 0.1, held) == pytest.approx(growth, abs=0.001)
+
+
+def test_garbage_collection_of_a_local_application_is_the_drivers():
+    log = EventfulLog().properties(driver__memory="2g", master="local[4]").executor("driver", 0, cores=4)
+    tasks = [("driver", 1000, 11_000, {"partition": n, "gc": 3000}) for n in range(4)]
+    finding = diagnose_log(one_stage(log, tasks).read(), Span()).findings
+    (found,) = [one for one in finding if one.cause == "gc"]
+    # 2 GiB times 0.6 + 0.4 * 3.857, in mebibytes
+    assert found.settings == {"spark.driver.memory": "4389m"}
+    assert "a heap of 4389m would bring it to 10%" in found.sentence
 
 
 def test_the_operators_table_shows_the_named_bottleneck_first():
