@@ -412,8 +412,12 @@ OUTCOMES: dict[str, Made] = {
     ),
     "autrascale-cost": make_costs(),
     "event-log": of_summary(
-        {"seconds_per_100000_tasks": 20.0, "rss_growth_of_log": 0.4},
-        {"seconds_per_100000_tasks": 60.0, "rss_growth_of_log": 1.0},
+        {"seconds_per_126000_tasks": 5.0, "peak_memory_bytes": 5e8, "seconds_per_mb_over_half": 1.1},
+        {"seconds_per_126000_tasks": 7.0, "peak_memory_bytes": 1e9, "seconds_per_mb_over_half": 1.5},
+    ),
+    "answers": of_summary(
+        {"logs": 40, "right_share": 0.96, "median_error": 0.1, "predicted_share": 1.0},
+        {"logs": 39, "right_share": 0.94, "median_error": 0.2, "predicted_share": 0.9},
     ),
     "diagnosis-tables": make_tables(),
     "simulator": of_summary(
