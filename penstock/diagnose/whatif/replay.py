@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from typing import Generic, TypeVar
@@ -62,8 +63,21 @@ class SharedCores(Generic[Item]):
         self._now = now
 
 
+@dataclass(slots=True)
+class _RunningStage:
+    """A stage whose tasks may run, and how many of them have not ended."""
+
+    job: JobPlan
+    stage: StagePlan
+    left: int
+
+
 class _Replay:
-    """A replay of actions in time order: a job starts or ends, a stage is ready, a task goes on or ends."""
+    """A replay of actions in time order: a job starts or ends, a stage is ready, a task goes on or ends.
+
+    Where slots share no cores, all that a task does is end, and most of what happens are ends of tasks: they
+    have a queue of their own.
+    """
 
     def __init__(self, graph: TaskGraph, slots: int | None) -> None:
         self._free = slots or 0
@@ -74,8 +88,9 @@ class _Replay:
         self._number = 0
         self._cores: SharedCores[Action] = SharedCores(graph.cores or 1.0)
         self._share = graph.cores is not None
-        self._waiting: deque[tuple[float, Action]] = deque()
-        self._left: dict[tuple[int, StageKey], int] = {}
+        self._tasks: list[tuple[float, int, _RunningStage]] = []
+        self._waiting: deque[tuple[float, _RunningStage]] = deque()
+        self._sharing: deque[tuple[float, Action]] = deque()
         self._done: dict[int, set[StageKey]] = {}
         self._started: dict[int, float] = {}
         self._ended: dict[int, float] = {}
@@ -96,25 +111,51 @@ class _Replay:
         heapq.heappush(self._agenda, (time, self._number, action))
 
     def run(self) -> Replayed:
+        if self._share:
+            self._run_on_shared_cores()
+        else:
+            self._run_on_slots()
+        seconds = {job: end - self._started[job] for job, end in self._ended.items()}
+        return Replayed(max(self._ended.values(), default=0.0) + self._tail, seconds)
+
+    def _run_on_shared_cores(self) -> None:
         while self._agenda or self._cores.next_end() < float("inf") or self._unblock():
-            now = self._cores.next_end() if self._share else float("inf")
+            now = self._cores.next_end()
             if self._agenda and self._agenda[0][0] <= now:
                 now, _, action = heapq.heappop(self._agenda)
             else:
                 action = self._cores.leave(now)
             self._now = now
             action(now)
-            if self._waiting and self._free > 0:
-                self._launch_tasks(now)
-        seconds = {job: end - self._started[job] for job, end in self._ended.items()}
-        return Replayed(max(self._ended.values(), default=0.0) + self._tail, seconds)
+            self._launch_tasks(now)
+
+    def _run_on_slots(self) -> None:
+        agenda, tasks, waiting = self._agenda, self._tasks, self._waiting
+        while agenda or tasks or self._unblock():
+            if not tasks or (agenda and agenda[0][:2] < tasks[0][:2]):
+                self._now, _, action = heapq.heappop(agenda)
+                action(self._now)
+                self._launch_tasks(self._now)
+                continue
+            now, _, ended = tasks[0]
+            if waiting and ended.left > 1 and not self._free:
+                # its slot goes to the next task at once
+                ended.left -= 1
+                length, next_one = waiting.popleft()
+                self._number += 1
+                heapq.heapreplace(tasks, (now + length, self._number, next_one))
+                continue
+            heapq.heappop(tasks)
+            self._now = now
+            self._end_task(ended, now)
+            self._launch_tasks(now)
 
     def _add_slots(self, slots: int, _: float) -> None:
         self._free += slots
 
     def _unblock(self) -> bool:
         """Give tasks one slot where every executor has gone and none will come."""
-        if not self._waiting or self._running:
+        if self._running or not (self._waiting or self._sharing):
             return False
         self._free = 1
         self._launch_tasks(self._now)
@@ -139,27 +180,32 @@ class _Replay:
         for stage in job.stages:
             is_new = not stage.parents if finished is None else finished in stage.parents
             if is_new and stage.parents <= self._done[job.job]:
-                self._left[job.job, stage.key] = len(stage.tasks)
-                self._plan(now + stage.delay, partial(self._queue_tasks, job, stage))
+                ready = _RunningStage(job, stage, len(stage.tasks))
+                self._plan(now + stage.delay, partial(self._queue_tasks, ready))
 
-    def _queue_tasks(self, job: JobPlan, stage: StagePlan, _: float) -> None:
+    def _queue_tasks(self, ready: _RunningStage, _: float) -> None:
         """Queue the tasks of a stage: how long each holds its slot or its core, and what follows."""
-        end, needs = partial(self._end_task, job, stage), stage.needs
+        lengths, needs = ready.stage.tasks, ready.stage.needs
+        if not self._share:
+            self._waiting.extend(zip(lengths.tolist(), repeat(ready)))
+            return
+        end = partial(self._end_task, ready)
         if needs is None:
-            self._waiting.extend(zip(stage.tasks.tolist(), repeat(end)))
+            self._sharing.extend(zip(lengths.tolist(), repeat(end)))
         else:
-            waits = (partial(self._wait, needs, task, end) for task in range(len(stage.tasks)))
-            self._waiting.extend(zip(needs.before.tolist(), waits, strict=True))
+            waits = (partial(self._wait, needs, task, end) for task in range(len(lengths)))
+            self._sharing.extend(zip(needs.before.tolist(), waits, strict=True))
 
     def _launch_tasks(self, now: float) -> None:
-        while self._free > 0 and self._waiting:
-            length, action = self._waiting.popleft()
+        while self._free > 0 and (self._waiting or self._sharing):
             self._free -= 1
             self._running += 1
             if self._share:
-                self._cores.enter(now, length, action)
+                self._cores.enter(now, *self._sharing.popleft())
             else:
-                self._plan(now + length, action)
+                length, stage = self._waiting.popleft()
+                self._number += 1
+                heapq.heappush(self._tasks, (now + length, self._number, stage))
 
     def _wait(self, needs: TaskNeeds, task: int, end: Action, now: float) -> None:
         """Leave the core for the time that the task waits, then need one again until its end."""
@@ -169,12 +215,13 @@ class _Replay:
 
         self._plan(now + float(needs.wait[task]), go_on)
 
-    def _end_task(self, job: JobPlan, stage: StagePlan, now: float) -> None:
+    def _end_task(self, ended: _RunningStage, now: float) -> None:
         self._free += 1
         self._running -= 1
-        self._left[job.job, stage.key] -= 1
-        if self._left[job.job, stage.key]:
+        ended.left -= 1
+        if ended.left:
             return
+        job, stage = ended.job, ended.stage
         self._done[job.job].add(stage.key)
         self._release_stages(job, now, stage.key)
         if len(self._done[job.job]) == len(job.stages):
