@@ -36,7 +36,7 @@ demo: java $(READY)
 	@$(BIN)/penstock demo
 
 # No new test starts after the session's time, which leaves room for a machine with other work on it.
-test: java postgres redis $(READY) lint
+test: java postgres redis $(READY)
 	@scripts/test.sh $(BIN)/pytest --session-timeout=2400
 
 test-busy: java postgres redis $(READY)
