@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from penstock.diagnose.log.application import StageKey
 from penstock.diagnose.whatif.task_graph import Anchor, JobPlan, Replayed, StagePlan, TaskGraph, TaskNeeds
@@ -130,9 +130,10 @@ class _Replay:
             self._launch_tasks(now)
 
     def _run_on_slots(self) -> None:
-        agenda, tasks, waiting = self._agenda, self._tasks, self._waiting
+        agenda: list[Any] = self._agenda  # numbers differ, so no more than them is compared
+        tasks, waiting = self._tasks, self._waiting
         while agenda or tasks or self._unblock():
-            if not tasks or (agenda and agenda[0][:2] < tasks[0][:2]):
+            if not tasks or (agenda and agenda[0] < tasks[0]):
                 self._now, _, action = heapq.heappop(agenda)
                 action(self._now)
                 self._launch_tasks(self._now)
