@@ -16,11 +16,17 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Generic, TypeVar
 
+import numba
+import numpy as np
+
+from penstock.dataflow.metrics import Floats
 from penstock.diagnose.log.application import StageKey
 from penstock.diagnose.whatif.task_graph import Anchor, JobPlan, Replayed, StagePlan, TaskGraph, TaskNeeds
 
 Item = TypeVar("Item")
 Action = Callable[[float], None]
+ALONE_TASKS = 16
+"""Fewer tasks that wait are not worth the change to arrays."""
 
 
 class SharedCores(Generic[Item]):
@@ -65,18 +71,48 @@ class SharedCores(Generic[Item]):
 
 @dataclass(slots=True)
 class _RunningStage:
-    """A stage whose tasks may run, and how many of them have not ended."""
+    """A stage whose tasks may run: how many of them have started, and how many have not ended."""
 
     job: JobPlan
     stage: StagePlan
     left: int
+    started: int = 0
+
+    @property
+    def running(self) -> int:
+        """Return how many of its tasks run now."""
+        return self.started - (len(self.stage.tasks) - self.left)
+
+
+@numba.njit(cache=True)
+def fill_slots(ends: Floats, lengths: Floats, first: int, until: float) -> int:
+    """Give every slot that becomes free before `until` the next task; return how many tasks have started.
+
+    `ends` is a heap: for each slot, when its task ends; it is changed in place.
+    """
+    while first < len(lengths) and ends[0] < until:
+        end = ends[0] + lengths[first]
+        first += 1
+        place = 0
+        while True:
+            child = 2 * place + 1
+            if child >= len(ends):
+                break
+            if child + 1 < len(ends) and ends[child + 1] < ends[child]:
+                child += 1
+            if end <= ends[child]:
+                break
+            ends[place] = ends[child]
+            place = child
+        ends[place] = end
+    return first
 
 
 class _Replay:
     """A replay of actions in time order: a job starts or ends, a stage is ready, a task goes on or ends.
 
     Where slots share no cores, all that a task does is end, and most of what happens are ends of tasks: they
-    have a queue of their own.
+    have a queue of their own, and where one stage has all slots it is run through at once.
     """
 
     def __init__(self, graph: TaskGraph, slots: int | None) -> None:
@@ -89,7 +125,7 @@ class _Replay:
         self._cores: SharedCores[Action] = SharedCores(graph.cores or 1.0)
         self._share = graph.cores is not None
         self._tasks: list[tuple[float, int, _RunningStage]] = []
-        self._waiting: deque[tuple[float, _RunningStage]] = deque()
+        self._waiting: deque[_RunningStage] = deque()
         self._sharing: deque[tuple[float, Action]] = deque()
         self._done: dict[int, set[StageKey]] = {}
         self._started: dict[int, float] = {}
@@ -139,17 +175,30 @@ class _Replay:
                 self._launch_tasks(self._now)
                 continue
             now, _, ended = tasks[0]
-            if waiting and ended.left > 1 and not self._free:
-                # its slot goes to the next task at once
-                ended.left -= 1
-                length, next_one = waiting.popleft()
-                self._number += 1
-                heapq.heapreplace(tasks, (now + length, self._number, next_one))
-                continue
+            if waiting and not self._free and self._has_all_slots(waiting[0]):
+                self._run_alone(waiting[0], agenda[0][0] if agenda else float("inf"))
+                if now != tasks[0][0]:
+                    continue
             heapq.heappop(tasks)
             self._now = now
             self._end_task(ended, now)
             self._launch_tasks(now)
+
+    def _has_all_slots(self, stage: _RunningStage) -> bool:
+        """Tell whether all running tasks are of the stage, and so many wait that it pays to run it alone."""
+        waiting = len(stage.stage.tasks) - stage.started
+        return stage.running == self._running and waiting >= ALONE_TASKS
+
+    def _run_alone(self, stage: _RunningStage, until: float) -> None:
+        """Let its tasks start and end until another event, or until none of them waits."""
+        ends = np.array([end for end, _, _ in self._tasks])  # a list in the order of a heap is one
+        started = fill_slots(ends, stage.stage.tasks, stage.started, until)
+        stage.left -= started - stage.started
+        stage.started = started
+        if started == len(stage.stage.tasks):
+            self._waiting.popleft()
+        self._tasks[:] = [(end, self._number + place, stage) for place, end in enumerate(ends.tolist(), 1)]
+        self._number += len(ends)
 
     def _add_slots(self, slots: int, _: float) -> None:
         self._free += slots
@@ -188,7 +237,7 @@ class _Replay:
         """Queue the tasks of a stage: how long each holds its slot or its core, and what follows."""
         lengths, needs = ready.stage.tasks, ready.stage.needs
         if not self._share:
-            self._waiting.extend(zip(lengths.tolist(), repeat(ready)))
+            self._waiting.extend([ready] if len(lengths) else [])
             return
         end = partial(self._end_task, ready)
         if needs is None:
@@ -204,7 +253,11 @@ class _Replay:
             if self._share:
                 self._cores.enter(now, *self._sharing.popleft())
             else:
-                length, stage = self._waiting.popleft()
+                stage = self._waiting[0]
+                length = float(stage.stage.tasks[stage.started])
+                stage.started += 1
+                if stage.started == len(stage.stage.tasks):
+                    self._waiting.popleft()
                 self._number += 1
                 heapq.heappush(self._tasks, (now + length, self._number, stage))
 
