@@ -19,13 +19,17 @@ import pyspark
 from penstock_lab.ground.java_servers import find_cache, find_java
 
 
+ARCHIVES_KEPT = 3
+"""Of each kind: every environment has its own, of up to 200 MB."""
+
+
 class ClassArchive:
     """The archive of one kind of process for the jars and the Java in use, in the user's cache directory."""
 
     def __init__(self, kind: str, jars: Path | None = None, cache: Path | None = None) -> None:
         jars = jars or find_spark() / "jars"
         directory = find_cache() if cache is None else cache
-        self._jars = jars
+        self._kind, self._jars = kind, jars
         self._file = directory / f"{kind}-classes-{_identify(jars)}.jsa"
         self._unfinished = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         self._empty = directory / "no-configuration"
@@ -68,6 +72,11 @@ class ClassArchive:
         """Take what a trained process has written, if it has; others see all of it or nothing."""
         if self._unfinished.is_file():
             self._unfinished.rename(self._file)
+            kept = sorted(
+                self._file.parent.glob(f"{self._kind}-classes-*.jsa"), key=lambda one: one.stat().st_mtime
+            )
+            for old in kept[:-ARCHIVES_KEPT]:
+                old.unlink(missing_ok=True)
 
 
 def find_spark() -> Path:

@@ -1,5 +1,6 @@
 """Where the archive of classes lies, and when it is used."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,21 @@ def test_other_jars_have_another_archive(jars, tmp_path):
     before = ClassArchive("driver", jars, tmp_path).training
     (jars / "spark-sql.jar").touch()
     assert ClassArchive("driver", jars, tmp_path).training != before
+
+
+def test_the_oldest_archives_are_removed(jars, tmp_path):
+    files = []
+    for number in range(5):
+        (jars / f"{number}.jar").touch()
+        os.utime(jars, (number, number))
+        archive = ClassArchive("driver", jars, tmp_path / "cache")
+        written = Path(archive.training[0].removeprefix("-XX:ArchiveClassesAtExit="))
+        written.parent.mkdir(exist_ok=True)
+        written.touch()
+        os.utime(written, (number, number))
+        archive.keep()
+        files.append(Path(archive.options[0].removeprefix("-XX:SharedArchiveFile=")))
+    assert [file.exists() for file in files] == [False, False, True, True, True]
 
 
 def test_each_kind_of_process_has_its_own(jars, tmp_path):
