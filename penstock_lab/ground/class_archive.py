@@ -18,7 +18,6 @@ import pyspark
 
 from penstock_lab.ground.java_servers import find_cache, find_java
 
-
 ARCHIVES_KEPT = 3
 """Of each kind: every environment has its own, of up to 200 MB."""
 
