@@ -108,6 +108,14 @@ def test_recent_losses_are_asked_for_after_executors_have_gone_and_told_for_thre
     assert not losses.should_ask(["1", "3", "4"], 210.0)
 
 
+def test_an_executor_that_died_before_anybody_looked_is_not_told():
+    losses = RecentLosses()
+    assert not losses.should_ask(["7", "8"], 100.0)
+    assert losses.should_ask(["7"], 110.0)
+    losses.add([lost_executor("6", 80.0), lost_executor("8", 105.0)], 110.0)
+    assert [one.executor for one in losses.list_recent(110.0)] == ["8"]
+
+
 def test_a_clock_that_goes_back_tells_no_loss_twice():
     losses = RecentLosses()
     losses.add([lost_executor("2", 1000.0)], 1000.0)
