@@ -56,10 +56,15 @@ class Diagnosis:
     idle: IdleTime | None = None
     slots: SlotUse | None = None
     streaming: list[QueryView] = field(default_factory=list)
-    timeline: Timeline | None = None
+    draw_timeline: Callable[[], Timeline] | None = None
     stages: list[StageRow] = field(default_factory=list)
     executions: list[SqlExecution] = field(default_factory=list)
     waste: list[Observation] = field(default_factory=list)
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """Draw the timeline, which only a page shows; none where there is no log."""
+        return self.draw_timeline() if self.draw_timeline else None
 
     def compare_activities(self) -> dict[str, tuple[float, float, float]]:
         """Return each activity's share of the critical path, of busy time and of one random path."""
@@ -192,7 +197,7 @@ class _PartResult:
     single_path: dict[str, float]
     repairs: Repairs
     drawing: Drawing | None
-    pieces: list[PathPiece]
+    trace: Callable[[], list[PathPiece]]
 
 
 def _analyse_part(span: Span, part: Part) -> _PartResult:
@@ -203,8 +208,9 @@ def _analyse_part(span: Span, part: Part) -> _PartResult:
     path, events = draw_path(graph, window)
     whole = summarise(graph, critical)
     drawing = Drawing(graph, critical, events) if part.is_all else None
-    drawn = trace_path(graph, events, window.start_us, window.end_us) if part.is_all else []
-    return _PartResult(whole, pieces or [whole], path, part.repairs, drawing, drawn)
+    times = window.start_us, window.end_us
+    trace = partial(trace_path, graph, events, *times) if part.is_all else list[PathPiece]
+    return _PartResult(whole, pieces or [whole], path, part.repairs, drawing, trace)
 
 
 def _build_diagnosis(
@@ -220,7 +226,7 @@ def _build_diagnosis(
     if log and not log.is_complete:
         warnings.append("the log has no end: the application is still running, or the log was cut off")
     explained = (
-        _explain_log(summary, log, span, results[0].pieces) if log else _Explained(list_findings(summary))
+        _explain_log(summary, log, span, results[0].trace) if log else _Explained(list_findings(summary))
     )
     return Diagnosis(
         application=log.application if log else name,
@@ -237,7 +243,7 @@ def _build_diagnosis(
         idle=explained.idle,
         slots=explained.slots,
         streaming=view_queries(log, summary.start_us / 1000, summary.end_us / 1000) if log else [],
-        timeline=explained.timeline,
+        draw_timeline=explained.draw_timeline,
         stages=explained.stages,
         waste=explained.waste,
         executions=list_executions(log, explained.stages) if log else [],
@@ -254,7 +260,7 @@ class _Explained:
     slots: SlotUse | None = None
     rehearsal: Rehearsal | None = None
     what_if: WhatIf | None = None
-    timeline: Timeline | None = None
+    draw_timeline: Callable[[], Timeline] | None = None
     stages: list[StageRow] = field(default_factory=list)
     waste: list[Observation] = field(default_factory=list)
 
@@ -263,7 +269,9 @@ class _Explained:
         return answer_in_lines(self.findings, self.failed, self.idle, self.rehearsal)
 
 
-def _explain_log(summary: Summary, log: ApplicationLog, span: Span, path: list[PathPiece]) -> _Explained:
+def _explain_log(
+    summary: Summary, log: ApplicationLog, span: Span, trace: Callable[[], list[PathPiece]]
+) -> _Explained:
     """Explain what happened in the span that was asked for, from that part of the log alone."""
     start = log.start if span.start_us is None else span.start_us // 1000
     end = log.end if span.end_us is None else span.end_us // 1000
@@ -276,7 +284,7 @@ def _explain_log(summary: Summary, log: ApplicationLog, span: Span, path: list[P
         slots=measure_slot_use(part, span.price_per_core_hour),
         rehearsal=rehearsal,
         what_if=forecast(part, rehearsal) if rehearsal else None,
-        timeline=build_timeline(part, path, names),
+        draw_timeline=lambda: build_timeline(part, trace(), names),
         waste=list_waste(part),
         stages=list_stages(part, names, summary.sum_operators()),
     )

@@ -81,17 +81,8 @@ def _add_late_executors(
     if not advice or not gain or gain.seconds < SMALL_SHARE * active:
         return found
     share = gain.seconds / max(active, 1e-3)
-    late = LatencyFinding(
-        cause="executors",
-        share=share,
-        sentence=f"{share:.0%} of the time was lost because executors came late. {advice.evidence}",
-        advice=advice.text,
-        gain_seconds=gain.seconds,
-        kind=advice.kind,
-        gain_share=share,
-        uncertainty_seconds=gain.uncertainty,
-        settings=dict(advice.settings),
-    )
+    sentence = f"{share:.0%} of the time was lost because executors came late. {advice.evidence}"
+    late = _tell_finding("executors", share, sentence, advice, gain, active)
     return [*(one for one in found if one.cause != "executors"), late]
 
 
@@ -101,14 +92,21 @@ def _make_finding(key: str, share: float, whole: str, view: _View) -> LatencyFin
     named, advice = _choose_operator(cause, share, view) if key == "run" else ("", _advise(cause, view))
     advice = advice or Advice(key, cause.advice)
     gain = _measure_gain(cause, advice, share, view)
+    told = " ".join(filter(None, (sentence, named, advice.evidence)))
+    return _tell_finding(key, share, told, advice, gain, view.active_seconds)
+
+
+def _tell_finding(
+    cause: str, share: float, sentence: str, advice: Advice, gain: Gain | None, active: float
+) -> LatencyFinding:
     return LatencyFinding(
-        cause=key,
+        cause=cause,
         share=share,
-        sentence=" ".join(filter(None, (sentence, named, advice.evidence))),
+        sentence=sentence,
         advice=advice.text,
         gain_seconds=gain.seconds if gain else None,
         kind=advice.kind,
-        gain_share=gain.seconds / max(view.active_seconds, 1e-3) if gain else None,
+        gain_share=gain.seconds / max(active, 1e-3) if gain else None,
         uncertainty_seconds=gain.uncertainty if gain else None,
         settings=dict(advice.settings),
     )

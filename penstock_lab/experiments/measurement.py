@@ -61,9 +61,14 @@ PLACES = frozenset({"journal", "runtime_directory", "control_socket"})
 def tell_settings(given: Settings | Mapping[str, object]) -> str:
     """Tell the settings of a run that differ from the defaults: a row has them as `settings`."""
     chosen = given if isinstance(given, Settings) else load_settings(environment={}, arguments=given)
-    usual = load_settings(environment={}).flat()
-    changed = {name: value for name, value in chosen.flat().items() if value != usual[name]}
+    changed = find_changes(chosen, load_settings(environment={}))
     return ", ".join(f"{name}={value}" for name, value in changed.items() if name not in PLACES)
+
+
+def find_changes(given: Settings, usual: Settings) -> dict[str, object]:
+    """Return the settings that are not the usual ones."""
+    before = usual.flat()
+    return {name: value for name, value in given.flat().items() if value != before[name]}
 
 
 def tell_row(row: Row) -> str:

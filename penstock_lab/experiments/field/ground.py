@@ -21,7 +21,7 @@ from penstock_lab.experiments.field.driver import list_settings
 from penstock_lab.experiments.field.plan import HOST, WORKERS, FieldTrial
 from penstock_lab.experiments.field.rows import Ran
 from penstock_lab.experiments.field.trace import FieldTrace, read_notes
-from penstock_lab.experiments.measurement import shorten_error
+from penstock_lab.experiments.measurement import find_changes, shorten_error
 from penstock_lab.ground.hosts import HostShape
 from penstock_lab.ground.java_servers import read_tail
 from penstock_lab.ground.kafka_broker import connector_jars, kafka_broker
@@ -129,9 +129,8 @@ def list_changes(
     if trial.system != "penstock":
         return list_settings(trial.system, trial.executors, most)
     plain = {name: value for name, value in environment.items() if not name.startswith("PENSTOCK_")}
-    usual, given = (load_settings(environment=one).flat() for one in (plain, environment))
-    changed = {name: str(value) for name, value in given.items() if value != usual[name]}
-    return {name: value.replace(f"{directory}/", "") for name, value in changed.items()}
+    changed = find_changes(load_settings(environment=environment), load_settings(environment=plain))
+    return {name: str(value).replace(f"{directory}/", "") for name, value in changed.items()}
 
 
 def _drive(trial: FieldTrial, notes: Path, most: int) -> list[str]:

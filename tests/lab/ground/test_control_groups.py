@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -203,6 +205,18 @@ def start_counting(group: ControlGroup, file: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(group.enter(["/bin/sh", "-c", f"({inner}) & wait"]))
 
 
+@contextmanager
+def keep_counting(group: ControlGroup, file: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Count in the group, from the first number on, until the end of the block."""
+    parent = start_counting(group, file)
+    try:
+        wait_for("a first count", lambda: read_count(file))
+        yield parent
+    finally:
+        group.kill()
+        parent.wait()
+
+
 def read_count(file: Path) -> int:
     return int(file.read_text() or 0) if file.exists() else 0
 
@@ -211,9 +225,7 @@ def test_a_real_group_freezes_goes_on_and_dies_with_its_children(real_group, tmp
     if real_group is None:
         return
     file = tmp_path / "count"
-    parent = start_counting(real_group, file)
-    try:
-        wait_for("a first count", lambda: read_count(file))
+    with keep_counting(real_group, file) as parent:
         assert parent.pid in real_group.processes() and len(real_group.processes()) > 1
         real_group.freeze()
         frozen = read_count(file)
@@ -225,24 +237,15 @@ def test_a_real_group_freezes_goes_on_and_dies_with_its_children(real_group, tmp
         real_group.freeze()
         real_group.kill()
         assert not real_group.processes()
-    finally:
-        real_group.kill()
-        parent.wait()
 
 
 def test_a_real_group_freezes_while_its_processes_start_others(real_group, tmp_path):
     if real_group is None:
         return
-    file = tmp_path / "count"
-    parent = start_counting(real_group, file)
-    try:
-        wait_for("a first count", lambda: read_count(file))
+    with keep_counting(real_group, tmp_path / "count"):
         for _ in range(100):
             real_group.freeze()
             real_group.thaw()
-    finally:
-        real_group.kill()
-        parent.wait()
 
 
 def test_a_real_quota_throttles(real_group, tmp_path):
