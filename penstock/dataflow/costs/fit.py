@@ -54,18 +54,20 @@ def fit_costs(
     known_slopes: Mapping[str, float] | None = None,
     alone: bool = True,
     sources: Collection[str] = (),
+    slope_bounds: Mapping[str, float] | None = None,
 ) -> QueryCosts | NotReady:
     """Fit the three costs over batches that ran on so many slots, oldest first.
 
     `known_slopes` are seconds per record that other slot counts have shown; they decide where these
-    batches cannot tell the cost of a task from that of its records. `alone` says that no other query
-    used the slots. `sources` are the operators that may read files.
+    batches cannot tell the cost of a task from that of its records, `slope_bounds` the most that a record
+    can cost. `alone` says that no other query used the slots. `sources` are the operators that may read files.
     """
     if not batches:
         return NotReady("no batch has finished", "a finished batch")
     stages: list[StageCost] = []
     for operator, runs in _runs_by_operator(batches).items():
-        stage = _fit_stage(operator, runs, len(batches), (known_slopes or {}).get(operator))
+        known = (known_slopes or {}).get(operator), (slope_bounds or {}).get(operator, math.inf)
+        stage = _fit_stage(operator, runs, len(batches), known)
         if isinstance(stage, StageCost):
             stage = replace(stage, growth=_fit_growth(runs, operator in sources))
         if isinstance(stage, NotReady):
@@ -98,6 +100,8 @@ class _Run:
 
 
 _Runs = list[_Run]
+_KnownSlope = tuple[float | None, float]
+"""Seconds per record that are known from elsewhere, and the most that they can be."""
 
 
 def _runs_by_operator(batches: Sequence[BatchExecution]) -> dict[str, _Runs]:
@@ -109,7 +113,7 @@ def _runs_by_operator(batches: Sequence[BatchExecution]) -> dict[str, _Runs]:
     return runs
 
 
-def _fit_stage(operator: str, runs: _Runs, batches: int, known_slope: float | None) -> StageCost | NotReady:
+def _fit_stage(operator: str, runs: _Runs, batches: int, known: _KnownSlope) -> StageCost | NotReady:
     records = np.concatenate([run.stage.records_in for run in runs])
     seconds = np.concatenate([run.stage.useful_seconds for run in runs])
     if len(records) < FEWEST_TASKS:
@@ -118,13 +122,13 @@ def _fit_stage(operator: str, runs: _Runs, batches: int, known_slope: float | No
         return NotReady(f"{operator} reports records but no useful time", "a useful time above zero")
     group = np.repeat([run.number for run in runs], [run.stage.tasks for run in runs])
     weight = weigh_by_age(np.asarray(batches - 1 - group, dtype=np.float64))
-    return _stage_cost(operator, runs, batches, fit_line(records, seconds, weight, group), known_slope)
+    return _stage_cost(operator, runs, batches, fit_line(records, seconds, weight, group), known)
 
 
-def _stage_cost(operator: str, runs: _Runs, batches: int, line: Line, known_slope: float | None) -> StageCost:
+def _stage_cost(operator: str, runs: _Runs, batches: int, line: Line, known: _KnownSlope) -> StageCost:
     weight = weigh_by_age(np.array([batches - 1 - run.number for run in runs], dtype=np.float64))
     stages = [run.stage for run in runs]
-    per_task, per_record = line.split(known_slope)
+    per_task, per_record = line.split(*known)
     return StageCost(
         operator=operator,
         per_task_seconds=per_task,
@@ -243,15 +247,16 @@ class Line:
         """Whether fixed and per-record cost could be told apart."""
         return self.doubt <= TRUSTED_DOUBT
 
-    def split(self, known_slope: float | None = None) -> tuple[float, float]:
+    def split(self, known_slope: float | None = None, bound: float = math.inf) -> tuple[float, float]:
         """Split into fixed and per-record seconds, both non-negative and exact at the point of gravity.
 
         As far as the samples do not tell the two apart, the slope known from elsewhere is taken. Without
         one all cost counts as per record, as in plain DS2, so that a higher rate is never underestimated.
+        No slope passes `bound`.
         """
         if self.mean_records <= 0:
             return self.mean_seconds, 0.0
-        most = self.mean_seconds / self.mean_records
+        most = min(self.mean_seconds / self.mean_records, bound)
         assumed = most if known_slope is None else min(known_slope, most)
         trust = _trust(self.doubt)
         slope = min(most, trust * self.slope + (1 - trust) * assumed)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from penstock.dataflow.costs.disturbance import keep_undisturbed
 from penstock.dataflow.costs.fit import fit_costs
 from penstock.dataflow.costs.model import QueryCosts
+from penstock.dataflow.costs.slope_bounds import SlopeBounds
 from penstock.dataflow.costs.slots import CostsBySlots
 from penstock.dataflow.metrics import BatchExecution, StageExecution
 from penstock.dataflow.readiness import NotReady
@@ -53,6 +54,7 @@ class CostMemory:
         self._batches: dict[int, tuple[BatchExecution, ...]] = {}
         self._fits: dict[int, QueryCosts] = {}
         self._earlier: dict[int, QueryCosts] = {}
+        self._bounds = SlopeBounds(forget_after_seconds)
         self._first_start: float | None = None
         self._alone = True
 
@@ -77,6 +79,8 @@ class CostMemory:
         known = (batch for seen in self._batches.values() for batch in seen if batch.batch_id not in usable)
         ordered = sorted([*known, *usable.values()], key=lambda batch: (batch.start, batch.batch_id))
         self._keep_recent(ordered)
+        self._bounds.remember(usable.values())
+        self._bounds.keep(self._batches, ordered[-1].start)
         if self._first_start is None:
             self._first_start = ordered[0].start
         return len(usable)
@@ -140,10 +144,12 @@ class CostMemory:
         if slots in self._fits:
             return None
         slopes, batches = self._known_slopes(slots), keep_undisturbed(self._batches[slots])
-        fitted = fit_costs(batches, slots, slopes, self._alone, self._sources)
+        fitted = fit_costs(batches, slots, slopes, self._alone, self._sources, self._bounds.find(slots))
         if isinstance(fitted, QueryCosts) and (level := _find_new_level(fitted, batches)):
             self._batches[slots] = level
-            fitted = fit_costs(level, slots, slopes, self._alone, self._sources)
+            self._bounds.forget(slots)
+            self._bounds.remember(level)
+            fitted = fit_costs(level, slots, slopes, self._alone, self._sources, self._bounds.find(slots))
         if isinstance(fitted, NotReady):
             return fitted
         self._fits[slots] = fitted

@@ -307,3 +307,46 @@ def test_one_odd_batch_changes_no_level():
     memory.remember(runs_later(service(0.01), 2, 0.0, 8))
     memory.remember(runs_later(service(0.1), 2, 1000.0, 1))
     assert lookup_cost(known(memory), 2) == pytest.approx(0.01, rel=0.2)
+
+
+def warm_up(sizes, per_record=0.0036, begin=0):
+    """Batches of falling sizes, whose tasks need less and less beside their records."""
+    for number, size in enumerate(sizes, start=begin):
+        fixed = 0.4 + 0.6 * 0.9**number
+        query = TrueQuery((TrueStage("charge", 8, fixed, per_record),), 0.4, noise=0.1)
+        yield query.run(number, 10.0 * number, size, 8)
+
+
+FALLING = [25460, 11390, 5863, 3852, 2848, 2345, 2177, 2010, *[1675 - 15 * number for number in range(47)]]
+
+
+def charge_cost(memory: CostMemory) -> float:
+    stage = known(memory).costs_for(8).stage("charge")
+    assert stage is not None
+    return stage.per_record_seconds
+
+
+def test_a_large_batch_of_before_bounds_what_a_record_costs():
+    """Code that warms up makes tasks cheaper while batches get smaller: that is not what a record costs."""
+    memory = CostMemory()
+    for batch in warm_up(FALLING):
+        memory.remember([batch])
+    largest = 8 * (0.4 + 0.6) / 25460 + 0.0036
+    assert 0.0034 < charge_cost(memory) <= largest * 1.1
+
+
+def test_a_large_batch_that_took_longer_since_lifts_the_bound():
+    memory = CostMemory()
+    for batch in (*warm_up(FALLING), *warm_up([24000, 12000], 0.0045, len(FALLING))):
+        memory.remember([batch])
+    assert charge_cost(memory) > 0.0042
+
+
+def test_a_bound_is_forgotten_with_the_batches():
+    memory = CostMemory(forget_after_seconds=300.0)
+    for batch in warm_up(FALLING):
+        memory.remember([batch])
+    forgetful = CostMemory()
+    for batch in list(warm_up(FALLING))[-20:]:
+        forgetful.remember([batch])
+    assert charge_cost(memory) == pytest.approx(charge_cost(forgetful), rel=0.01)
