@@ -27,7 +27,8 @@ class Goals(Section):
         10.0,
         ge=0.01,
         le=86400,
-        description="The batch period aimed at for a query without a trigger interval.",
+        description="The batch period aimed at for a query without a trigger interval; "
+        "batches take up to twice as long when all headroom is used up.",
     )
     latency_target: OptionalDuration = Field(
         None, gt=0, le=604800, description="The end-to-end latency to stay under; `none` for no such target."

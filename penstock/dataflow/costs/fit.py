@@ -54,26 +54,27 @@ def fit_costs(
     known_slopes: Mapping[str, float] | None = None,
     alone: bool = True,
     sources: Collection[str] = (),
-    slope_bounds: Mapping[str, float] | None = None,
+    larger: Sequence[BatchExecution] = (),
 ) -> QueryCosts | NotReady:
     """Fit the three costs over batches that ran on so many slots, oldest first.
 
     `known_slopes` are seconds per record that other slot counts have shown; they decide where these
-    batches cannot tell the cost of a task from that of its records, `slope_bounds` the most that a record
-    can cost. `alone` says that no other query used the slots. `sources` are the operators that may read files.
+    batches cannot tell the cost of a task from that of its records. `alone` says that no other query
+    used the slots. `sources` are the operators that may read files. `larger` are batches of before with far
+    more records: they bound what a record costs, and by how much long stages are stretched.
     """
     if not batches:
         return NotReady("no batch has finished", "a finished batch")
     stages: list[StageCost] = []
     for operator, runs in _runs_by_operator(batches).items():
-        known = (known_slopes or {}).get(operator), (slope_bounds or {}).get(operator, math.inf)
+        known = (known_slopes or {}).get(operator), _bound_slope(operator, larger)
         stage = _fit_stage(operator, runs, len(batches), known)
         if isinstance(stage, StageCost):
             stage = replace(stage, growth=_fit_growth(runs, operator in sources))
         if isinstance(stage, NotReady):
             return stage
         stages.append(stage)
-    costs = _add_serial_part(batches, tuple(stages), slots, alone)
+    costs = _add_serial_part(batches, tuple(stages), slots, alone, larger)
     return replace(costs, listing=_fit_listing(batches, tuple(sources)))
 
 
@@ -111,6 +112,21 @@ def _runs_by_operator(batches: Sequence[BatchExecution]) -> dict[str, _Runs]:
             if stage.tasks:
                 runs.setdefault(stage.operator, []).append(_Run(number, batch, stage))
     return runs
+
+
+def _bound_slope(operator: str, larger: Sequence[BatchExecution]) -> float:
+    """Return the most that a record can cost: all that its task took, divided by the records of the task.
+
+    Code that warms up after a backlog makes tasks cheaper while batches get smaller, which looks like costly
+    records; large batches, whose tasks cost little beside their records, tell the two apart.
+    """
+    bounds = [
+        float(stage.useful_seconds.sum()) / records
+        for batch in larger
+        for stage in batch.stages
+        if stage.operator == operator and (records := float(stage.records_in.sum())) >= stage.tasks > 0
+    ]
+    return min(bounds, default=math.inf)
 
 
 def _fit_stage(operator: str, runs: _Runs, batches: int, known: _KnownSlope) -> StageCost | NotReady:
@@ -185,7 +201,11 @@ def _measure_selectivity(stages: Sequence[StageExecution], weight: Floats) -> fl
 
 
 def _add_serial_part(
-    batches: Sequence[BatchExecution], stages: tuple[StageCost, ...], slots: int, alone: bool
+    batches: Sequence[BatchExecution],
+    stages: tuple[StageCost, ...],
+    slots: int,
+    alone: bool,
+    larger: Sequence[BatchExecution],
 ) -> QueryCosts:
     """Add the serial seconds of a batch, and how far stages differ from the makespan of their usual tasks.
 
@@ -195,28 +215,49 @@ def _add_serial_part(
     batches = batches[-CALIBRATION_BATCHES:]
     weight = weigh_by_age(np.arange(len(batches) - 1, -1, -1, dtype=np.float64))
     costs = {stage.operator: stage for stage in stages}
-    outside = np.array([batch.serial_seconds for batch in batches])
     seconds = np.array([batch.seconds - batch.listing_seconds for batch in batches])
     modelled = np.array([_predict_stages(costs, batch) for batch in batches])
-    launch, stretch = _calibrate(batches, seconds - outside, modelled, weight) if alone else (0.0, 1.0)
-    serial = weighted_median(outside, weight) + launch
+    delay, stretch = _calibrate(batches, modelled, weight) if alone else (0.0, 1.0)
+    if alone and larger and modelled.all():
+        delay, stretch = _calibrate_longer(costs, batches, modelled, weight, larger, (delay, stretch))
+    serial = weighted_median(np.array([batch.serial_seconds for batch in batches]), weight) + delay
     miss = np.abs(serial + stretch * modelled - seconds) / np.maximum(seconds, 1e-9)
     return QueryCosts(serial, stages, slots, weighted_median(miss, weight), stretch)
 
 
-def _calibrate(
-    batches: Sequence[BatchExecution], in_stages: Floats, modelled: Floats, weight: Floats
-) -> tuple[float, float]:
+def _measure_stages(batches: Sequence[BatchExecution]) -> Floats:
+    """Measure the seconds that batches spent in stages."""
+    return np.array([batch.seconds - batch.listing_seconds - batch.serial_seconds for batch in batches])
+
+
+def _calibrate(batches: Sequence[BatchExecution], modelled: Floats, weight: Floats) -> tuple[float, float]:
     """Measure what stages take beyond their tasks (launch, fetch wait), and the stretch by stragglers.
 
     Long batches say more about the stretch: in a short one a delay of a moment is half of its time.
     """
+    in_stages = _measure_stages(batches)
     packed = [sum(makespan(s.useful_seconds, batch.slots) for s in batch.stages) for batch in batches]
     launch = max(0.0, weighted_median(in_stages - np.array(packed), weight))
     if not modelled.all():
         return launch, 1.0
     stretch = weighted_median((in_stages - launch) / modelled, weight * modelled)
     return launch, min(MOST_STRETCH, max(1 / MOST_STRETCH, stretch))
+
+
+def _calibrate_longer(
+    costs: Mapping[str, StageCost],
+    batches: Sequence[BatchExecution],
+    modelled: Floats,
+    weight: Floats,
+    larger: Sequence[BatchExecution],
+    usual: tuple[float, float],
+) -> tuple[float, float]:
+    """Take the stretch of larger batches where it is less; what is beyond it now is a delay of each batch."""
+    launch, stretch = usual
+    longer = np.array([_predict_stages(costs, batch) for batch in larger])
+    least = min(stretch, float(np.median((_measure_stages(larger) - launch) / longer)))
+    least = max(1.0, least) if stretch > 1 else stretch
+    return max(launch, weighted_median(_measure_stages(batches) - least * modelled, weight)), least
 
 
 def _predict_stages(costs: Mapping[str, StageCost], batch: BatchExecution) -> float:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from penstock.dataflow.costs.disturbance import keep_undisturbed
-from penstock.dataflow.costs.fit import fit_costs
+from penstock.dataflow.costs.fit import CALIBRATION_BATCHES, fit_costs
 from penstock.dataflow.costs.model import QueryCosts
-from penstock.dataflow.costs.slope_bounds import SlopeBounds
 from penstock.dataflow.costs.slots import CostsBySlots
 from penstock.dataflow.metrics import BatchExecution, StageExecution
 from penstock.dataflow.readiness import NotReady
@@ -27,6 +27,10 @@ SOLID_BATCHES = 2
 SHIFTED = 1.3
 """The newest batches that take this many times the work of those before, or so much less, are another level:
 code that has warmed up, another input, a service that got slower."""
+
+
+FAR_LARGER = 2.0
+"""Times the records of the newest batches from which an older one tells what they cannot."""
 
 
 log = logging.getLogger(__name__)
@@ -52,9 +56,9 @@ class CostMemory:
         self._slot_counts_kept = slot_counts_kept
         self._forget_after_seconds = forget_after_seconds
         self._batches: dict[int, tuple[BatchExecution, ...]] = {}
+        self._larger: dict[int, tuple[BatchExecution, ...]] = {}
         self._fits: dict[int, QueryCosts] = {}
         self._earlier: dict[int, QueryCosts] = {}
-        self._bounds = SlopeBounds(forget_after_seconds)
         self._first_start: float | None = None
         self._alone = True
 
@@ -76,11 +80,10 @@ class CostMemory:
         usable = {batch.batch_id: batch for batch in batches if _is_usable(batch)}
         if not usable:
             return 0
-        known = (batch for seen in self._batches.values() for batch in seen if batch.batch_id not in usable)
-        ordered = sorted([*known, *usable.values()], key=lambda batch: (batch.start, batch.batch_id))
+        seen = chain(*self._batches.values(), *self._larger.values())
+        known = {batch.batch_id: batch for batch in seen}
+        ordered = sorted({**known, **usable}.values(), key=lambda batch: (batch.start, batch.batch_id))
         self._keep_recent(ordered)
-        self._bounds.remember(usable.values())
-        self._bounds.keep(self._batches, ordered[-1].start)
         if self._first_start is None:
             self._first_start = ordered[0].start
         return len(usable)
@@ -144,12 +147,11 @@ class CostMemory:
         if slots in self._fits:
             return None
         slopes, batches = self._known_slopes(slots), keep_undisturbed(self._batches[slots])
-        fitted = fit_costs(batches, slots, slopes, self._alone, self._sources, self._bounds.find(slots))
+        fitted = fit_costs(batches, slots, slopes, self._alone, self._sources, self._larger.get(slots, ()))
         if isinstance(fitted, QueryCosts) and (level := _find_new_level(fitted, batches)):
             self._batches[slots] = level
-            self._bounds.forget(slots)
-            self._bounds.remember(level)
-            fitted = fit_costs(level, slots, slopes, self._alone, self._sources, self._bounds.find(slots))
+            self._larger.pop(slots, None)
+            fitted = fit_costs(level, slots, slopes, self._alone, self._sources)
         if isinstance(fitted, NotReady):
             return fitted
         self._fits[slots] = fitted
@@ -177,8 +179,25 @@ class CostMemory:
                 fresh.append(batch)
                 kept[batch.slots] = fresh
         before, self._batches = self._batches, {slots: tuple(seen[::-1]) for slots, seen in kept.items()}
+        old = [batch for batch in ordered if batch.start >= oldest and batch.slots in kept]
+        self._larger = {slots: found for slots in kept if (found := _find_larger(old, self._batches[slots]))}
         unchanged = {slots for slots, seen in self._batches.items() if _same(seen, before.get(slots, ()))}
         self._fits = {slots: fit for slots, fit in self._fits.items() if slots in unchanged}
+
+
+def _find_larger(
+    ordered: Iterable[BatchExecution], recent: Sequence[BatchExecution]
+) -> tuple[BatchExecution, ...]:
+    """Return the newest batch of each size that has far more records than the newest on these slots.
+
+    Sizes are powers of two. A batch that takes the place of an older one of its size also corrects it.
+    """
+    least = FAR_LARGER * max(batch.input_records for batch in recent[-CALIBRATION_BATCHES:])
+    slots, newest = recent[-1].slots, dict[int, BatchExecution]()
+    for batch in ordered:
+        if batch.slots == slots and batch.input_records > least:
+            newest[math.frexp(batch.input_records)[1]] = batch
+    return tuple(newest.values())
 
 
 def _operators(costs: QueryCosts) -> set[str]:

@@ -27,8 +27,12 @@ WORTH_A_CHANGE = 0.1
 """Where no size is enough, growth must shorten a batch by this share: predictions are hardly better."""
 
 WAVE_JUMP = 1.5
-"""Times the slots that a last bit of headroom may cost. More only occurs at the edge of a wave of tasks, where
-all sizes between bring nothing; a quarter less headroom is the better bargain there."""
+"""Times the slots that the last of the headroom may cost. More is asked for only at the edge of a wave of
+tasks, where all sizes between bring nothing; a quarter less headroom is the better bargain there."""
+
+LONGEST_PERIOD = 2.0
+"""Times the period aimed at that batches may take with all headroom used up, where nothing asks for a length:
+a query without a trigger interval reads what came meanwhile, and longer batches spread their fixed costs."""
 
 SKEWED = 3.0
 """A task with three times its even share is mentioned: more partitions may not part its key."""
@@ -128,14 +132,14 @@ def size_query(
     stranger = _find_stranger(query.graph, costs_for(held.slots))
     if stranger is not None:
         return stranger
-    period = find_period(query, goals)
+    period, longest = find_period(query, goals), find_longest_period(query, goals)
     rates_for = partial(_find_input_rates, query.graph, costs_for(held.slots))
     search = partial(least_slots, costs_for, max_slots=max_slots, slots_per_executor=held.per_executor)
-    target = _find_target(search, rates_for, demand, period, goals)
+    target = _find_target(search, rates_for, demand, longest, goals)
     offered = rates_for(demand.offered)
-    tolerated = search(offered, period, (1 + goals.utilisation) / 2)
+    tolerated = search(offered, longest, (1 + goals.utilisation) / 2)
     if not target.for_backlog:
-        target = replace(target, need=_avoid_wave(search, target, period, goals, held))
+        target = replace(target, need=_avoid_wave(search, target, longest, goals, held))
     slots, need = _choose_slots(target, tolerated, held, costs_for, period, fixed), target.need
     return QuerySizing(
         slots=slots,
@@ -146,7 +150,7 @@ def size_query(
         feasible=need.feasible,
         advice="" if need.feasible else _advice(target, costs_for(need.slots), period, fixed, max_slots),
         seconds_on=partial(_settle, costs_for, offered, period),
-        load_on=lambda slots: load_ratio(costs_for(slots), offered, period, slots),
+        load_on=lambda slots: load_ratio(costs_for(slots), offered, longest, slots),
         seen_slots=max(costs.most_seen, held.slots),
     )
 
@@ -218,6 +222,12 @@ def find_period(query: SlotQuery, goals: Goals) -> float:
     if goals.latency_target is not None:
         return goals.latency_target / 2
     return goals.batch_period
+
+
+def find_longest_period(query: SlotQuery, goals: Goals) -> float:
+    """Return the seconds that a batch may take when all headroom is used up."""
+    free = query.period_seconds is None and goals.latency_target is None
+    return find_period(query, goals) * (LONGEST_PERIOD if free else 1.0)
 
 
 def _costs_for(costs: CostsBySlots, held: int, alone: bool, fixed: frozenset[str]) -> CostsFor:

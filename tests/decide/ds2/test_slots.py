@@ -259,7 +259,7 @@ def size_charges(policy: SharedSlots, rate: float, held: int, number: int) -> in
     """Eight tasks of 3.6 s a batch of 10 s at 670 records/s: two waves on four slots, one on eight."""
     query = TrueQuery((TrueStage("charge", 8, 0.4, 0.0043),), 0.4)
     batches = query.runs([rate * 6, rate * 8, rate * 10], held, 10 * number)
-    view = query_window(chain(query), batches, {"charge": rate}, period=None)
+    view = query_window(chain(query), batches, {"charge": rate})
     answer = policy.propose(window(view, executors=held, cores=1))
     return answer.parallelism[EXECUTORS] if isinstance(answer, Scale) else held
 
@@ -322,3 +322,15 @@ def test_slots_of_queries_in_real_time_are_a_floor():
     quiet = replace(beside, queries=(without_input(query, 90.0),))
     given_back = policy.propose(quiet)
     assert isinstance(given_back, Scale) and given_back.parallelism == {EXECUTORS: 3}
+
+
+def test_without_a_trigger_longer_batches_spread_their_fixed_costs():
+    """8.5 s of a batch pass beside its tasks: two slots carry 120 records/s, in batches of up to 20 s."""
+    query = TrueQuery((TrueStage("score", 8, 0.1, 0.005),), 8.5)
+    free = query_window(chain(query), query.runs([900, 1200, 1500], 4), {"score": 120.0}, period=None)
+    paced = replace(free, period_seconds=10.0)
+    sizes = []
+    for view in (free, paced):
+        answer = SharedSlots(Goals()).propose(window(view, executors=4, cores=1))
+        sizes.append(answer.parallelism[EXECUTORS] if isinstance(answer, Scale) else 4)
+    assert sizes == [2, 8]
