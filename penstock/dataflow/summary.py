@@ -331,6 +331,8 @@ def _running(plain: _Plain) -> RunningBatch:
 
 def _running_stage(plain: _Plain) -> RunningStage:
     total, done, running = map(int, plain["tasks"])
+    # Spark counts running tasks at another moment than it lists them
+    ages = np.array(plain["ages"], dtype=np.float64)
     return RunningStage(
         operator=str(plain["operator"]),
         tasks_total=total,
@@ -338,7 +340,7 @@ def _running_stage(plain: _Plain) -> RunningStage:
         tasks_running=running,
         records_done=float(plain["records"]),
         done=_stage(plain["done"]) if plain["done"] is not None else None,
-        running_seconds=_column(plain["ages"], running) if plain["ages"] else np.array([]),
+        running_seconds=np.repeat(ages, max(1, running)) if len(ages) == 1 else ages,
     )
 
 

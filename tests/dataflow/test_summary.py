@@ -191,6 +191,16 @@ def test_what_a_running_batch_and_an_idle_source_tell_is_kept_too():
     assert (second.done, second.running_seconds.tolist()) == (None, [])
 
 
+@pytest.mark.parametrize("counted", [0, 2, 5])
+def test_ages_are_read_though_spark_counted_the_running_tasks_a_moment_later(counted):
+    stage = RunningStage("read", 8, 3, counted, 0.0, None, np.array([3.0, 4.0, 5.0]))
+    query = replace(a_query(), running=RunningBatch(7, 6.0, 90.0, 4, (stage,)))
+    running = read_slot_query(kept(query)).running
+    assert running is not None
+    assert running.stages[0].tasks_running == counted
+    assert running.stages[0].running_seconds.tolist() == [3.0, 4.0, 5.0]
+
+
 def test_stages_of_very_many_tasks_are_kept_as_alike():
     tasks = MOST_TASKS + 1
     columns = [np.arange(tasks, dtype=np.float64)] * 4

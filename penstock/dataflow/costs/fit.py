@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -61,21 +62,25 @@ def fit_costs(
     `known_slopes` are seconds per record that other slot counts have shown; they decide where these
     batches cannot tell the cost of a task from that of its records. `alone` says that no other query
     used the slots. `sources` are the operators that may read files. `larger` are batches of before with far
-    more records: they bound what a record costs, and by how much long stages are stretched.
+    more records: they bound what a record costs and by how much long stages are stretched, and show how many
+    tasks large batches have.
     """
     if not batches:
         return NotReady("no batch has finished", "a finished batch")
     stages: list[StageCost] = []
+    before = _runs_by_operator(larger)
     for operator, runs in _runs_by_operator(batches).items():
-        known = (known_slopes or {}).get(operator), _bound_slope(operator, larger)
+        known = (known_slopes or {}).get(operator), _bound_slope(before.get(operator, []))
         stage = _fit_stage(operator, runs, len(batches), known)
         if isinstance(stage, StageCost):
-            stage = replace(stage, growth=_fit_growth(runs, operator in sources))
+            stage = replace(
+                stage, growth=_fit_growth([*before.get(operator, []), *runs], operator in sources)
+            )
         if isinstance(stage, NotReady):
             return stage
         stages.append(stage)
     costs = _add_serial_part(batches, tuple(stages), slots, alone, larger)
-    return replace(costs, listing=_fit_listing(batches, tuple(sources)))
+    return replace(costs, listing=_fit_listing([*larger, *batches], tuple(sources)))
 
 
 def weigh_by_age(age_batches: Floats) -> Floats:
@@ -114,31 +119,39 @@ def _runs_by_operator(batches: Sequence[BatchExecution]) -> dict[str, _Runs]:
     return runs
 
 
-def _bound_slope(operator: str, larger: Sequence[BatchExecution]) -> float:
-    """Return the most that a record can cost: all that its task took, divided by the records of the task.
+def _bound_slope(larger: _Runs) -> float:
+    """Return the most that a record can cost, by batches of before that had far more records.
 
-    Code that warms up after a backlog makes tasks cheaper while batches get smaller, which looks like costly
-    records; large batches, whose tasks cost little beside their records, tell the two apart.
+    That is all that a task took, divided by its records. Batches that got smaller from one to the next give
+    a closer bound, the slope of the line through them: code that warmed up meanwhile made the later, smaller
+    ones cheaper beside their records, too, so the line is rather too steep.
     """
-    bounds = [
-        float(stage.useful_seconds.sum()) / records
-        for batch in larger
-        for stage in batch.stages
-        if stage.operator == operator and (records := float(stage.records_in.sum())) >= stage.tasks > 0
-    ]
+    totals = [(float(run.stage.records_in.sum()), float(run.stage.useful_seconds.sum())) for run in larger]
+    bounds = [seconds / records for records, seconds in totals if records > 0]
+    if len(totals) > 1 and all(now < before for (before, _), (now, _) in pairwise(totals)):
+        line = _fit_tasks(larger)
+        bounds += [line.slope] if line.identified and line.slope > 0 else []
     return min(bounds, default=math.inf)
 
 
-def _fit_stage(operator: str, runs: _Runs, batches: int, known: _KnownSlope) -> StageCost | NotReady:
+def _fit_tasks(runs: _Runs, batches: int | None = None) -> Line:
+    """Fit a line through the tasks of a stage in several batches, by their age where that of all is given."""
     records = np.concatenate([run.stage.records_in for run in runs])
     seconds = np.concatenate([run.stage.useful_seconds for run in runs])
-    if len(records) < FEWEST_TASKS:
-        return NotReady(f"{operator} has shown {len(records)} tasks", f"{FEWEST_TASKS} tasks of {operator}")
-    if not seconds.any() and records.any():
-        return NotReady(f"{operator} reports records but no useful time", "a useful time above zero")
     group = np.repeat([run.number for run in runs], [run.stage.tasks for run in runs])
-    weight = weigh_by_age(np.asarray(batches - 1 - group, dtype=np.float64))
-    return _stage_cost(operator, runs, batches, fit_line(records, seconds, weight, group), known)
+    age = np.zeros(len(group)) if batches is None else np.asarray(batches - 1 - group, dtype=np.float64)
+    return fit_line(records, seconds, weigh_by_age(age), group)
+
+
+def _fit_stage(operator: str, runs: _Runs, batches: int, known: _KnownSlope) -> StageCost | NotReady:
+    tasks = sum(run.stage.tasks for run in runs)
+    if tasks < FEWEST_TASKS:
+        return NotReady(f"{operator} has shown {tasks} tasks", f"{FEWEST_TASKS} tasks of {operator}")
+    if any(run.stage.records_in.any() for run in runs) and not any(
+        run.stage.useful_seconds.any() for run in runs
+    ):
+        return NotReady(f"{operator} reports records but no useful time", "a useful time above zero")
+    return _stage_cost(operator, runs, batches, _fit_tasks(runs, batches), known)
 
 
 def _stage_cost(operator: str, runs: _Runs, batches: int, line: Line, known: _KnownSlope) -> StageCost:
