@@ -85,8 +85,8 @@ class Autopilot:
             log.warning("%s: %s", self.application, note)
         log.info("%s: attached, policy %s, %s", self.application, self._loop.policy.name, self._mode)
 
-    def status(self) -> dict[str, Any]:
-        """Return how the application stands, as plain data."""
+    def status(self, known: str | None = None) -> dict[str, Any]:
+        """Return how the application stands, as plain data; without its past, if that is `known` already."""
         from penstock.runtime.status import summarise_timeline
 
         return {
@@ -94,11 +94,12 @@ class Autopilot:
             "name": self.name,
             "policy": self._loop.policy.name,
             "mode": self._mode,
+            "bounds": self.settings.bounds.model_dump(),
             "paused": self._loop.paused is not None,
             "pause_reason": self._loop.paused,
             "attached": self.running,
             "now": self._clock(),
-            **summarise_timeline(self._loop.timeline),
+            **summarise_timeline(self._loop.timeline, known),
             "action_in_flight": self._in_flight(),
             "heartbeat": self._heart.plain(),
             "warnings": [*filter(None, [self._heart.describe()]), *self._notes, *self._warnings],
@@ -227,7 +228,7 @@ class Autopilot:
             case "health":
                 return {"application": self.application, "name": self.name, **self._heart.plain()}
             case "status":
-                return {"status": self.status()}
+                return {"status": self.status(request.get("timeline"))}
             case "pause":
                 self.pause()
                 return {"paused": True}

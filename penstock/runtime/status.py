@@ -20,15 +20,22 @@ WINDOWS_KEPT = 100
 Plain = dict[str, Any]
 
 
-def summarise_timeline(timeline: Timeline) -> Plain:
-    """Summarise a timeline: the size now, the queries, recent points and decisions."""
-    points = timeline.points
+def summarise_timeline(timeline: Timeline, known: str | None = None) -> Plain:
+    """Summarise a timeline: the size now, the queries, recent points and decisions.
+
+    For one who has the summary of this version already it is the version alone.
+    """
+    version, points = timeline.version, timeline.points
+    if version == known:
+        return {"timeline": version}
     decisions = list(_decisions(points, timeline.decisions, timeline.outcomes))
     last = points[-1] if points else None
     recent = carry_needs([plain_point(point) for point in points])
     latest = decisions[-1] if decisions else None
     needed = recent[-1]["slots_needed"] if recent else None
     return {
+        "timeline": version,
+        "usage": asdict(timeline.usage),
         "executors": last.parallelism.get(EXECUTORS) if last else None,
         "slots": last.slots if last else None,
         "slots_needed": needed,
