@@ -231,7 +231,12 @@ def _build_tab(spark: Any, loop: Loop, name: str) -> TabKeeper:
     """Return what keeps a tab in the Spark UI up to date; it steps aside where there can be none."""
 
     def describe() -> str:
-        about = {"application": loop.application, "name": name, "policy": loop.policy.name, "now": time.time()}
+        about = {
+            "application": loop.application,
+            "name": name,
+            "policy": loop.policy.name,
+            "now": time.time(),
+        }
         paused, mode = loop.paused is not None, "observe" if loop.actuator is None else "act"
         return render_tab({**about, "paused": paused, "mode": mode, **summarise_timeline(loop.timeline)})
 

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.units import figures
 
 PERIODS_BEHIND = 2.0
-"""A query reads once a period, so up to one period's records wait between its batches; twice that is behind."""
+"""A query reads once a period: up to one period's records wait between its batches; twice that is behind."""
 USUAL_PERIOD = 10.0
 """The period of a query that has no trigger interval."""
 

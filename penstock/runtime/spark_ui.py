@@ -87,8 +87,8 @@ public class TabMaker implements BiFunction {
             given[2] = new Body(body);
             given[3] = tab;
             for (int i = 4; i < given.length; i++) {
-                Method preset = frames.getClass().getMethod("headerSparkPage$default$" + (i + 1), new Class[0]);
-                given[i] = preset.invoke(frames, new Object[0]);
+                String preset = "headerSparkPage$default$" + (i + 1);
+                given[i] = frames.getClass().getMethod(preset, new Class[0]).invoke(frames, new Object[0]);
             }
             return given;
         }

@@ -113,7 +113,9 @@ def _render_decisions(decisions: Sequence[Mapping[str, Any]]) -> str:
         f"<td>{_text((one.get('outcome') or {}).get('status', ''))}</td></tr>"
         for one in decisions
     )
-    heads = "".join(f'<th scope="col">{name}</th>' for name in ("time", "decision", "executors", "why", "ended"))
+    heads = "".join(
+        f'<th scope="col">{name}</th>' for name in ("time", "decision", "executors", "why", "ended")
+    )
     return (
         '<table class="table table-striped table-sm">'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"

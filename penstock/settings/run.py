@@ -77,8 +77,8 @@ class RunSettings(Section):
     )
     spark_ui_tab: bool = Field(
         True,
-        description="Whether the application's own Spark UI gets a tab \"Penstock\"; where that does not work, "
-        "it has none.",
+        description="Whether the application's own Spark UI gets a tab, Penstock; where it can have none, it "
+        "stays as it is.",
     )
 
     @property
