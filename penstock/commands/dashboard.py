@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from penstock.commands.config import Config
 from penstock.commands.printing import Json, print_json, say
+from penstock.errors import BadInput
 
 DEFAULT_ADDRESS = "127.0.0.1:4050"
 
@@ -28,6 +30,10 @@ def dashboard(
         list[str] | None,
         typer.Option("--host-name", metavar="NAME", help="A name that this server is called by, too."),
     ] = None,
+    fleet: Annotated[
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="The fleet to show; default: the setting report_to."),
+    ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, take no orders.")] = False,
     config: Config = None,
     as_json: Json = False,
@@ -39,6 +45,10 @@ def dashboard(
     from penstock.view.dashboard.server import describe_address, listen_at, parse_address, serve
 
     where, settings = parse_address(address), load_settings(config)
+    if fleet is not None:
+        if not fleet.is_dir():
+            raise BadInput(f"--fleet: {fleet}: no such directory")
+        settings = settings.change(report_to=str(fleet))
     access = choose_access(where.host, token, proxy_header, tuple(host_name or ()), read_only)
     listening = listen_at(where)
     opened = describe_address(listening, access)

@@ -135,6 +135,11 @@ class FleetListing:
             "pages": pages,
         }
 
+    def find(self, name: str, now: float) -> Plain | None:
+        """Return the row of one application; None where there is none of this name."""
+        place = pc.index(self.index.names, name).as_py()
+        return None if place < 0 else self._row(place, now)
+
     def sum_teams(self, now: float) -> Plain:
         """Return what each team holds and has to spare, the most wasteful first; silent ones not counted."""
         heard = self.numbers["at"] >= now - HOUR

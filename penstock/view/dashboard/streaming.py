@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 from starlette.responses import StreamingResponse
 
-from penstock.view.dashboard.board import Board
 
 Parts = Mapping[str, Any]
 """Names with what is there now: ids of elements with their inner markup, or names of data for scripts."""
+
+
+class Rounds(Protocol):
+    """What comes back from time to time; `Board` does, after each look at the applications."""
+
+    def follow(self) -> AsyncIterator[None]:
+        """Come back after each round."""
+
+
 MakeParts = Callable[[], Parts | Awaitable[Parts]]
 
 
-def stream_parts(board: Board, make: MakeParts) -> StreamingResponse:
+def stream_parts(board: Rounds, make: MakeParts) -> StreamingResponse:
     """Send after each round of the board the parts that have changed since they were last sent.
 
     The browser gets one event with a JSON object. Where a value is a text, it is the inner markup of the
@@ -27,7 +35,7 @@ def stream_parts(board: Board, make: MakeParts) -> StreamingResponse:
     )
 
 
-async def _send_changes(board: Board, make: MakeParts) -> AsyncIterator[bytes]:
+async def _send_changes(board: Rounds, make: MakeParts) -> AsyncIterator[bytes]:
     sent: dict[str, bytes] = {}
     async for _ in board.follow():
         made = make()
