@@ -18,6 +18,8 @@ from penstock.migrate.mover import Mover, Planned
 from penstock.migrate.plan import Entry, describe_plan, propose_moves, read_plan
 from penstock.migrate.repartition import Repartition
 
+LONGEST_NAME = 100
+
 
 class Orders(Protocol):
     """The place where orders are given: the loop."""
@@ -80,10 +82,12 @@ class StateControl:
         answers: dict[str, Callable[[], Mapping[str, Any]]] = {
             "state": lambda: {"state": describe_state(self.views(), self._mover.obstacle())},
             "rebalance": lambda: self._ordered(
-                self._plan_rebalancing(request.get("strategy")), request, "rebalanced by hand"
+                self._plan_rebalancing(request.get("strategy")), request, f"rebalanced by {_hand(request)}"
             ),
             "drain": lambda: self._ordered(
-                self._plan_draining(_executor(request), request.get("strategy")), request, "drained by hand"
+                self._plan_draining(_executor(request), request.get("strategy")),
+                request,
+                f"drained by {_hand(request)}",
             ),
             "migration": lambda: {"migration": self.standing()},
             "stop-migration": lambda: {"stopping": self.stop()},
@@ -117,6 +121,12 @@ class StateControl:
 
 def _chosen(strategy: str | None) -> Strategy | None:
     return None if strategy is None else Strategy.named(strategy)
+
+
+def _hand(request: Mapping[str, Any]) -> str:
+    """Say whose hand it is, where the request tells."""
+    by = request.get("by")
+    return f"hand ({by[:LONGEST_NAME]})" if isinstance(by, str) and by else "hand"
 
 
 def _executor(request: Mapping[str, Any]) -> str:

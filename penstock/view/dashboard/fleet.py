@@ -43,7 +43,7 @@ class FleetWatch:
         self.version = 0
 
     def render_sums(self) -> Markup:
-        """Return the sums, teams and decisions as markup; made anew when a file has changed, or in a while."""
+        """Return the sums, teams and decisions as markup; made anew when a file has changed."""
         listing, now = self.look(), time.time()
         version, made_at, made = self._sums
         if version != self.version or not 0 <= now - made_at < SUMS_SECONDS:

@@ -66,9 +66,9 @@ def describe_row(row: Mapping[str, Any], now: float) -> Plain:
         "missing": _count_some(row["missing_executors"]),
         "missing_gib": _write_some(row["missing_gib"]),
         "cpu": "all used" if row["starved"] else "",
-        "spare_cores": _write_some(row["spare_cores"]),
+        "spare_cores": f"{row['spare_cores']:,.1f}",
         "of_cores": f"of {row['allocated_cores']:,.0f}",
-        "spare_gib": _write_some(row["spare_gib"]),
+        "spare_gib": f"{row['spare_gib']:,.1f}",
         "of_gib": f"of {row['allocated_gib']:,.1f}",
         "rule": row["rule"],
         "reason": row["reason"],
@@ -109,7 +109,7 @@ def describe_decisions(decisions: Sequence[Mapping[str, Any]]) -> list[Plain]:
             "rule": shorten(str(one["rule"])),
             "reason": shorten(str(one["reason"])),
         }
-        for one in reversed(decisions)
+        for one in sorted(decisions, key=lambda one: -float(one["at"]))
     ]
 
 

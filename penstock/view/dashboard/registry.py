@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.view.dashboard import application, applications, fleet
+from penstock.view.dashboard import application, applications, fleet, state
 from penstock.view.dashboard.pages import Page
 
-PAGES: tuple[Page, ...] = (applications.PAGE, application.PAGE, fleet.PAGE)
+PAGES: tuple[Page, ...] = (applications.PAGE, application.PAGE, state.PAGE, fleet.PAGE)
