@@ -101,8 +101,9 @@ class Door:
             return _say("this server is not called so: --host-name adds a name that it answers to", 421)
         if who is None:
             return self._welcome(request)
-        if request.method in READING:
-            return None
+        return None if request.method in READING else self._refuse_order(request)
+
+    def _refuse_order(self, request: Request) -> Response | None:
         if self.access.read_only:
             return _say("this dashboard is read-only", 403)
         if not _is_own_origin(request.headers):

@@ -13,7 +13,7 @@ from penstock.view.dashboard.board import Seen
 from penstock.view.words import describe_action_in_flight
 
 PERIODS_BEHIND = 2.0
-"""A query reads once a period, so up to one period's records wait between its batches; twice that is behind."""
+"""Up to one period's records wait between the batches of a query that keeps up; twice that is behind."""
 USUAL_PERIOD = 10.0
 """The period of a query that has no trigger interval."""
 
@@ -38,11 +38,8 @@ def judge_state(seen: Seen) -> State:
     status = seen.status
     if seen.ended:
         return State("ended", f"last seen at {figures.clock(seen.at)}")
-    if seen.trouble is not None:
-        return State("no heartbeat", seen.trouble)
-    heart = status.get("heartbeat") or {}
-    if heart.get("hangs"):
-        return State("no heartbeat", f"silent for {figures.seconds(heart.get('silent_seconds'))}")
+    if (silent := _tell_silence(seen)) is not None:
+        return State("no heartbeat", silent)
     if status.get("paused"):
         return State("paused", str(status.get("pause_reason") or ""))
     if status.get("error"):
@@ -50,6 +47,13 @@ def judge_state(seen: Seen) -> State:
     if not status.get("recent"):
         return State("starting", "no batch was seen yet")
     return _judge_pace(status)
+
+
+def _tell_silence(seen: Seen) -> str | None:
+    heart = seen.status.get("heartbeat") or {}
+    if seen.trouble is None and heart.get("hangs"):
+        return f"silent for {figures.seconds(heart.get('silent_seconds'))}"
+    return seen.trouble
 
 
 def _judge_pace(status: Plain) -> State:
