@@ -124,9 +124,7 @@ def estimate_error(costs: CostsBySlots, slots: int) -> float:
     return costs.newest.error_ratio * (1 + abs(math.log2(slots / nearest)))
 
 
-def _backlog_after(
-    outlook: Outlook, costs: QueryCosts, slots: int, seconds: float, times: float
-) -> float:
+def _backlog_after(outlook: Outlook, costs: QueryCosts, slots: int, seconds: float, times: float) -> float:
     """Return the backlog after so long, if batches take `times` what is predicted.
 
     Where the slots carry more than is offered, the rest reads the backlog; where batches outlast the period

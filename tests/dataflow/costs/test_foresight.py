@@ -47,7 +47,7 @@ def test_on_more_slots_batches_are_shorter_and_the_backlog_is_read() -> None:
     four = foresee([outlook()], 4)
     assert four.batch_seconds.usual == pytest.approx(7.0)
     assert four.utilisation.usual == pytest.approx(0.7)
-    # 2 s of the 7 are there at any rate: a load of 5/8, so 1,600 records/s are carried, 600 beyond the offered
+    # 2 s of the 7 are there at any rate: a load of 5/8, so 1,600 records/s are carried
     assert foresee([outlook()], 4, seconds=100).backlog_records.usual == pytest.approx(40_000.0)
     assert four.backlog_records.usual == 0.0
     assert foresee([outlook()], 8).batch_seconds.usual == pytest.approx(4.0)
@@ -98,9 +98,7 @@ def test_an_outlook_survives_being_written() -> None:
 
 @given(st.integers(1, 64), st.floats(0.0, 0.5), st.floats(1.0, 1e5), st.floats(0.0, 1e7))
 def test_edges_enclose_what_is_usual(slots: int, error: float, rate: float, backlog: float) -> None:
-    made = outlook(
-        costs(4, error), rates={"read": rate}, offered_per_second=rate, backlog_records=backlog
-    )
+    made = outlook(costs(4, error), rates={"read": rate}, offered_per_second=rate, backlog_records=backlog)
     told = foresee([made], slots)
     for span in (told.batch_seconds, told.utilisation, told.backlog_records):
         assert 0 <= span.low <= span.usual <= span.high
