@@ -106,15 +106,19 @@ class Autopilot:
             "error": self._error,
         }
 
-    def pause(self) -> None:
-        """Keep watching, propose and change nothing."""
-        self._loop.pause()
-        log.info("%s: paused", self.application)
+    def pause(self, by: str = "hand") -> None:
+        """Keep watching, propose and change nothing; the journal tells by whom."""
+        self._set_paused(True, by)
 
-    def resume(self) -> None:
+    def resume(self, by: str = "hand") -> None:
         """Propose and act again."""
-        self._loop.resume()
-        log.info("%s: resumed", self.application)
+        self._set_paused(False, by)
+
+    def scale(self, executors: int, by: str = "hand") -> int:
+        """Set the number of executors, now; unless it is paused, the policy may soon ask for another."""
+        from penstock.runtime import by_hand
+
+        return by_hand.order_size(self._loop, self.settings.bounds, executors, by)
 
     @property
     def state(self) -> StateControl:
@@ -147,6 +151,12 @@ class Autopilot:
             for label, text in list_essentials(self.status())
         )
         return f"<table><caption>Penstock</caption>{cells}</table>"
+
+    def _set_paused(self, paused: bool, by: str) -> bool:
+        from penstock.runtime import by_hand
+
+        (by_hand.pause if paused else by_hand.resume)(self._loop, self._clock(), by)
+        return paused
 
     @property
     def _mode(self) -> str:
@@ -222,25 +232,24 @@ class Autopilot:
             return None
 
     def _answer(self, command: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        match command:
-            case "hello":
-                return {"application": self.application, "name": self.name}
-            case "health":
-                return {"application": self.application, "name": self.name, **self._heart.plain()}
-            case "status":
-                return {"status": self.status(request.get("timeline"))}
-            case "pause":
-                self.pause()
-                return {"paused": True}
-            case "resume":
-                self.resume()
-                return {"paused": False}
-        known: tuple[str, ...] = ("health", "hello", "pause", "resume", "status")
-        if self._state is not None:
-            if command in self._state.commands:
-                return self._state.answer(command, request)
-            known += self._state.commands
-        raise BadInput(f"unknown command {command!r}; known: {', '.join(known)}")
+        from penstock.runtime import by_hand
+
+        by, names = by_hand.read_name(request), {"application": self.application, "name": self.name}
+        answers: dict[str, Callable[[], Mapping[str, Any]]] = {
+            "health": lambda: {**names, **self._heart.plain()},
+            "hello": lambda: names,
+            "outlooks": lambda: {"outlooks": by_hand.list_outlooks(self._loop)},
+            "pause": lambda: {"paused": self._set_paused(True, by)},
+            "resume": lambda: {"paused": self._set_paused(False, by)},
+            "scale": lambda: {"executors": self.scale(by_hand.read_size(request), by)},
+            "status": lambda: {"status": self.status(request.get("timeline"))},
+        }
+        if command in answers:
+            return answers[command]()
+        of_state = self._state.commands if self._state is not None else ()
+        if self._state is not None and command in of_state:
+            return self._state.answer(command, request)
+        raise BadInput(f"unknown command {command!r}; known: {', '.join((*answers, *of_state))}")
 
 
 def _sizes(cycle: Cycle) -> str:

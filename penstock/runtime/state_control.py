@@ -17,8 +17,7 @@ from penstock.migrate.bins import StateView, describe_state
 from penstock.migrate.mover import Mover, Planned
 from penstock.migrate.plan import Entry, describe_plan, propose_moves, read_plan
 from penstock.migrate.repartition import Repartition
-
-LONGEST_NAME = 100
+from penstock.runtime.by_hand import read_name
 
 
 class Orders(Protocol):
@@ -82,12 +81,12 @@ class StateControl:
         answers: dict[str, Callable[[], Mapping[str, Any]]] = {
             "state": lambda: {"state": describe_state(self.views(), self._mover.obstacle())},
             "rebalance": lambda: self._ordered(
-                self._plan_rebalancing(request.get("strategy")), request, f"rebalanced by {_hand(request)}"
+                self._plan_rebalancing(request.get("strategy")), request, f"rebalanced by {read_name(request)}"
             ),
             "drain": lambda: self._ordered(
                 self._plan_draining(_executor(request), request.get("strategy")),
                 request,
-                f"drained by {_hand(request)}",
+                f"drained by {read_name(request)}",
             ),
             "migration": lambda: {"migration": self.standing()},
             "stop-migration": lambda: {"stopping": self.stop()},
@@ -121,12 +120,6 @@ class StateControl:
 
 def _chosen(strategy: str | None) -> Strategy | None:
     return None if strategy is None else Strategy.named(strategy)
-
-
-def _hand(request: Mapping[str, Any]) -> str:
-    """Say whose hand it is, where the request tells."""
-    by = request.get("by")
-    return f"hand ({by[:LONGEST_NAME]})" if isinstance(by, str) and by else "hand"
 
 
 def _executor(request: Mapping[str, Any]) -> str:

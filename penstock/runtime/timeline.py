@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from penstock.dataflow.costs.foresight import Outlook
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.summary import QuerySummary, summarise
 from penstock.dataflow.window import ApplicationWindow
@@ -65,6 +66,8 @@ class Timeline:
         self._lock = threading.Lock()
         self._name, self._changes = secrets.token_hex(4), 0
         self.usage = Usage()
+        self.outlooks: tuple[Outlook, ...] = ()
+        """What other sizes are foreseen from, as of the last proposal that rests on fitted costs."""
 
     @property
     def version(self) -> str:
@@ -100,6 +103,7 @@ class Timeline:
             before = self._points[-1] if self._points else point
             self.usage = self.usage.add(now - before.at, before.slots).add(0.0, point.slots)
             self._points.append(point)
+            self.outlooks = answer.outlooks if isinstance(answer, Hold | Scale) else self.outlooks
             self._changes += 1
 
     def decided(self, now: float, verdict: Verdict) -> None:

@@ -6,7 +6,6 @@ address a token, or a header that a proxy sets after it has asked who it is, ope
 
 from __future__ import annotations
 
-import getpass
 import hmac
 import ipaddress
 import secrets
@@ -21,6 +20,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.errors import BadInput
+from penstock.runtime.by_hand import name_user
 
 READING = ("GET", "HEAD")
 COOKIE = "penstock-token"
@@ -80,7 +80,7 @@ class Door:
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self.app, self.access = app, access
-        self._user = _name_user()
+        self._user = name_user()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer it here."""
@@ -101,8 +101,9 @@ class Door:
             return _say("this server is not called so: --host-name adds a name that it answers to", 421)
         if who is None:
             return self._welcome(request)
-        if request.method in READING:
-            return None
+        return None if request.method in READING else self._refuse_order(request)
+
+    def _refuse_order(self, request: Request) -> Response | None:
         if self.access.read_only:
             return _say("this dashboard is read-only", 403)
         if not _is_own_origin(request.headers):
@@ -173,11 +174,3 @@ def _add_headers(send: Send) -> Send:
         await send(message)
 
     return send_with_headers
-
-
-def _name_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # in a container the process may have a number that belongs to no user
-        return "unknown"

@@ -1,4 +1,4 @@
-"""The board: how all applications of this user stand, asked on their control sockets only while someone looks.
+"""The board: how all applications of this user stand, asked on their sockets only while someone looks.
 
 However many browsers look, each application is asked once a round, and one that hangs delays no other.
 """
@@ -28,8 +28,8 @@ Plain = dict[str, Any]
 class Seen:
     """One application as it was last seen; `key` names it in addresses.
 
-    `status` is its last answer, empty before the first. `trouble` says why it does not answer now, and `ended`
-    that nobody listens at its socket any more.
+    `status` is its last answer, empty before the first. `trouble` says why it does not answer now, and
+    `ended` that nobody listens at its socket any more.
     """
 
     key: str

@@ -76,7 +76,7 @@ def show_page(
     scripts: Sequence[str] = (),
     **values: Any,
 ) -> HTMLResponse:
-    """Render a page that extends `dashboard/frame.html.j2`; `scripts` are files of `static/`, in this order."""
+    """Render a page that extends `dashboard/frame.html.j2`; `scripts` are files of `static/`, in order."""
     shared = dashboard_of(request)
     text = render_template(
         template,

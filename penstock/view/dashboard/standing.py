@@ -33,11 +33,8 @@ def judge_state(seen: Seen) -> State:
     status = seen.status
     if seen.ended:
         return State("ended", f"last seen at {figures.clock(seen.at)}")
-    if seen.trouble is not None:
-        return State("no heartbeat", seen.trouble)
-    heart = status.get("heartbeat") or {}
-    if heart.get("hangs"):
-        return State("no heartbeat", f"silent for {figures.seconds(heart.get('silent_seconds'))}")
+    if (silent := _tell_silence(seen)) is not None:
+        return State("no heartbeat", silent)
     if status.get("paused"):
         return State("paused", str(status.get("pause_reason") or ""))
     if status.get("error"):
@@ -45,6 +42,13 @@ def judge_state(seen: Seen) -> State:
     if not status.get("recent"):
         return State("starting", "no batch was seen yet")
     return _judge_pace(status)
+
+
+def _tell_silence(seen: Seen) -> str | None:
+    heart = seen.status.get("heartbeat") or {}
+    if seen.trouble is None and heart.get("hangs"):
+        return f"silent for {figures.seconds(heart.get('silent_seconds'))}"
+    return seen.trouble
 
 
 def _judge_pace(status: Plain) -> State:
