@@ -44,7 +44,10 @@ class Autopilot:
         state: StateControl | None = None,
     ) -> None:
         """What `life` yields, if it can be called, is called after each cycle."""
+        from penstock.runtime.sizing_board import SizingBoard
+
         self.application, self.name, self.settings = loop.application, name, settings
+        self._sizing = SizingBoard()
         self._state = state
         self._loop, self._alive, self._clock, self._notes = loop, alive, clock, notes
         self._life: AbstractContextManager[object] = life or nullcontext()
@@ -191,6 +194,7 @@ class Autopilot:
 
     def _notice(self, cycle: Cycle) -> None:
         """Keep for the status what the timeline does not hold; a tick between intervals says nothing new."""
+        self._sizing.notice(cycle)
         if cycle.window is not None:
             self._warnings = cycle.window.warnings
         if cycle.error or cycle.verdict is not None or cycle.window is not None:
@@ -242,6 +246,7 @@ class Autopilot:
             "pause": lambda: {"paused": self._set_paused(True, by)},
             "resume": lambda: {"paused": self._set_paused(False, by)},
             "scale": lambda: {"executors": self.scale(by_hand.read_size(request), by)},
+            "sizing": lambda: {"sizing": self._sizing.plain()},
             "status": lambda: {"status": self.status(request.get("timeline"))},
         }
         if command in answers:
