@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.runtime.pace import count_backlog_seconds, count_executors_needed, last_point, tell_behind
 from penstock.runtime.status import describe_mode
 from penstock.view import figures
 from penstock.view.dashboard.board import Seen
 from penstock.view.words import describe_action_in_flight
-
-PERIODS_BEHIND = 2.0
-"""Up to one period's records wait between the batches of a query that keeps up; twice that is behind."""
-USUAL_PERIOD = 10.0
-"""The period of a query that has no trigger interval."""
 
 Plain = Mapping[str, Any]
 
@@ -66,36 +61,6 @@ def _judge_pace(status: Plain) -> State:
     return State("behind", behind) if behind else State("keeps up")
 
 
-def tell_behind(status: Plain) -> str | None:
-    """Say what shows that the application does not keep up; None while it does."""
-    last = _last_point(status)
-    seconds, period = count_backlog_seconds(last), last.get("period_seconds") or USUAL_PERIOD
-    if seconds is not None and seconds > PERIODS_BEHIND * period:
-        return f"{figures.seconds(seconds)} of input wait"
-    batch = last.get("batch_seconds")
-    if batch is not None and last.get("period_seconds") and batch > last["period_seconds"]:
-        return f"a batch takes {figures.seconds(batch)} of {figures.seconds(last['period_seconds'])}"
-    return None
-
-
-def count_backlog_seconds(point: Plain) -> float | None:
-    """Return for how many seconds of input the backlog stands; None where either is unknown."""
-    records, offered = point.get("backlog_records"), point.get("offered_per_second")
-    if records is None or offered is None:
-        return None
-    if records <= 0:
-        return 0.0
-    return records / offered if offered > 0 else math.inf
-
-
-def count_executors_needed(status: Plain) -> float | None:
-    """Return the executors that hold the slots needed, in whole ones."""
-    slots, executors, needed = (status.get(key) for key in ("slots", "executors", "slots_needed"))
-    if not slots or not executors or needed is None:
-        return None
-    return float(math.ceil(needed / (slots / executors) - 1e-9))
-
-
 def _find_obstacle(status: Plain) -> str | None:
     """Say what keeps the autopilot from the size that it asks for."""
     needed, held = count_executors_needed(status), status.get("executors")
@@ -106,12 +71,6 @@ def _find_obstacle(status: Plain) -> str | None:
         return f"needs {figures.count(needed)} executors, {figures.count(most)} are allowed"
     latest = status.get("last_decision") or {}
     return str(latest.get("reason")) if latest.get("kind") in ("rejected", "wait") else None
-
-
-def _last_point(status: Plain) -> Plain:
-    recent = status.get("recent") or ({},)
-    last: Plain = recent[-1]
-    return last
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +97,7 @@ class Row:
 
 def make_row(seen: Seen, address: str) -> Row:
     """Write one application's row."""
-    status, last = seen.status, _last_point(seen.status)
+    status, last = seen.status, last_point(seen.status)
     waiting = count_backlog_seconds(last)
     period = last.get("period_seconds")
     used, saved = describe_cost(status.get("usage") or {})
