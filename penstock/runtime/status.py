@@ -81,6 +81,7 @@ def _show(value: float | None) -> str:
 def plain_point(point: TimelinePoint) -> Plain:
     """Return one point of the charts: rates and backlogs in all, the batch time of the busiest query."""
     busiest = max(point.queries, key=_load, default=None)
+    latencies = [query.latency_seconds for query in point.queries if query.latency_seconds is not None]
     return {
         "at": point.at,
         "offered_per_second": drop_unknown(sum(query.offered_per_second for query in point.queries)),
@@ -88,6 +89,7 @@ def plain_point(point: TimelinePoint) -> Plain:
         "backlog_records": drop_unknown(sum(query.backlog_records for query in point.queries)),
         "batch_seconds": busiest.batch_seconds if busiest else None,
         "period_seconds": busiest.period_seconds if busiest else None,
+        "latency_seconds": max(latencies, default=None),
         "slots_needed": point.figures.get("slots_needed"),
         "slots_held": point.slots,
         "executors": point.parallelism.get(EXECUTORS),

@@ -14,6 +14,8 @@ from starlette.routing import BaseRoute
 from penstock.view.dashboard.access import Access
 from penstock.view.dashboard.assets import Assets
 from penstock.view.dashboard.board import Board
+from penstock.view.dashboard.history import History
+from penstock.view.dashboard.whatif import WhatIfs
 from penstock.view.frame import installed_version, render_template
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ class Dashboard:
 
     applications: Board
     pipelines: Board
+    history: History
+    whatifs: WhatIfs
     settings: Settings
     access: Access
     assets: Assets

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from penstock.dataflow.costs.foresight import Outlook, write_outlook
 from penstock.errors import BadInput
 from penstock.runtime.control import ControlServer
 from penstock.settings.model import Settings
@@ -24,7 +25,10 @@ EVERY = 0.1
 class FakeApplication:
     """An application that answers what it is told to, and notes what it is asked."""
 
-    def __init__(self, directory: Path, application: str, **changes: Any) -> None:
+    def __init__(
+        self, directory: Path, application: str, outlooks: Sequence[Outlook] = (), **changes: Any
+    ) -> None:
+        self.outlooks = outlooks
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
         self.status = {**status(application=application), "timeline": f"{application}.1", **changes}
         _move_to_now(self.status)
@@ -46,6 +50,8 @@ class FakeApplication:
             if request.get("timeline") == self.status["timeline"]:
                 return {"status": {key: value for key, value in self.status.items() if key != "recent"}}
             return {"status": self.status}
+        if command == "outlooks":
+            return {"outlooks": [write_outlook(one) for one in self.outlooks]}
         if command in ("pause", "resume"):
             self.status |= {"paused": command == "pause", "pause_reason": "paused by hand"}
             return {"paused": command == "pause"}
