@@ -71,7 +71,9 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
     times = parse_moment("--from", start), parse_moment("--to", end)
     span = make_span(seconds, *times, host_cores, parse_memory(memory), price_per_core_hour)
     if serve:
-        _refuse_beside_serve({"--html": html, "--perfetto": perfetto, "--follow": follow, "--against": against})
+        _refuse_beside_serve(
+            {"--html": html, "--perfetto": perfetto, "--follow": follow, "--against": against}
+        )
         _serve(path, span, as_json)
         return
     outputs = _choose_outputs(html, perfetto)
@@ -81,7 +83,9 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
 def _refuse_beside_serve(others: Mapping[str, object]) -> None:
     given = [name for name, value in others.items() if value]
     if given:
-        raise BadInput(f"{given[0]} does not go with --serve, which writes no file and shows the report itself")
+        raise BadInput(
+            f"{given[0]} does not go with --serve, which writes no file and shows the report itself"
+        )
 
 
 def _serve(path: Path, span: Span, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from penstock.dataflow.metrics import Floats
 from penstock.errors import BadInput
 from penstock.fleet.status import GIB, HOUR, find_lack, find_spare, is_undersized, read_added
+from penstock.units.texts import cut_text
 
 PAGE_ROWS = 50
 MOST_PAGE_ROWS = 500
@@ -218,7 +219,7 @@ class FleetListing:
 
 def shorten(text: str) -> str:
     """Cut a foreign text to what is shown."""
-    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+    return cut_text(text, LONGEST_TEXT)
 
 
 def _take_numbers(table: pa.Table) -> dict[str, Floats]:

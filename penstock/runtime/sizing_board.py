@@ -51,7 +51,14 @@ class SizingBoard:
         """Return it as plain data; without executors before the first window."""
         window = self._window
         if window is None:
-            return {"at": None, "executors": [], "limits": None, "driver": None, "losses": [], "recommended": None}
+            return {
+                "at": None,
+                "executors": [],
+                "limits": None,
+                "driver": None,
+                "losses": [],
+                "recommended": None,
+            }
         shares = self._gc_shares
         return {
             "at": window.end,

@@ -81,7 +81,9 @@ class StateControl:
         answers: dict[str, Callable[[], Mapping[str, Any]]] = {
             "state": lambda: {"state": describe_state(self.views(), self._mover.obstacle())},
             "rebalance": lambda: self._ordered(
-                self._plan_rebalancing(request.get("strategy")), request, f"rebalanced by {read_name(request)}"
+                self._plan_rebalancing(request.get("strategy")),
+                request,
+                f"rebalanced by {read_name(request)}",
             ),
             "drain": lambda: self._ordered(
                 self._plan_draining(_executor(request), request.get("strategy")),

@@ -14,6 +14,7 @@ from penstock.errors import PenstockError
 from penstock.runtime.pace import describe_pace
 from penstock.runtime.status import list_essentials
 from penstock.units.figures import count
+from penstock.units.texts import cut_text
 
 log = logging.getLogger(__name__)
 
@@ -134,5 +135,4 @@ def _clock(at: float | None) -> str:
 
 
 def _text(value: object) -> str:
-    text = str(value)
-    return escape(text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…")
+    return escape(cut_text(str(value), LONGEST_TEXT))

@@ -18,20 +18,25 @@ from penstock.settings.model import Settings
 from penstock.view.dashboard.access import Access, Door
 from penstock.view.dashboard.assets import Assets
 from penstock.view.dashboard.board import EVERY_SECONDS, Board
+from penstock.view.dashboard.diagnosis_jobs import Jobs
 from penstock.view.dashboard.history import History
 from penstock.view.dashboard.pages import Dashboard
 from penstock.view.dashboard.registry import PAGES
 from penstock.view.dashboard.whatif import WhatIfs
 
 
-def make_app(settings: Settings, access: Access, every: float = EVERY_SECONDS) -> Starlette:
+def make_app(
+    settings: Settings, access: Access, every: float = EVERY_SECONDS, diagnoses: Jobs | None = None
+) -> Starlette:
     """Make the dashboard over the control sockets and the journal that the settings name."""
     directory = Path(settings.run.runtime_directory)
     boards = Board(directory, every), Board(directory / SOCKETS, every)
+    jobs = diagnoses or Jobs()
     dashboard = Dashboard(
         *boards,
         history=History(settings.run.journal),
         whatifs=WhatIfs(boards[0]),
+        diagnoses=jobs,
         settings=settings,
         access=access,
         assets=Assets(),
@@ -40,7 +45,9 @@ def make_app(settings: Settings, access: Access, every: float = EVERY_SECONDS) -
 
     @asynccontextmanager
     async def live(app: Starlette) -> AsyncIterator[None]:
+        jobs.open()
         yield
+        jobs.close()
         for board in boards:
             board.close()
 

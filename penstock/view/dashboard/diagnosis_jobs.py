@@ -1,4 +1,4 @@
-"""Diagnoses that were asked for on the page: uploads within bounds, one process each, and all of it removed."""
+"""Diagnoses that were asked for on a page: uploads within bounds, one process each, all of it removed."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute
 from penstock.view.dashboard.access import Access
 from penstock.view.dashboard.assets import Assets
 from penstock.view.dashboard.board import Board
+from penstock.view.dashboard.diagnosis_jobs import Jobs
 from penstock.view.dashboard.history import History
 from penstock.view.dashboard.whatif import WhatIfs
 from penstock.view.frame import installed_version, render_template
@@ -55,6 +56,7 @@ class Dashboard:
     pipelines: Board
     history: History
     whatifs: WhatIfs
+    diagnoses: Jobs
     settings: Settings
     access: Access
     assets: Assets

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from penstock.view.dashboard import application, applications, fleet, state
+from penstock.view.dashboard import application, applications, diagnosis, fleet, memory, pipelines, state
 from penstock.view.dashboard.pages import Page
 
-PAGES: tuple[Page, ...] = (applications.PAGE, application.PAGE, state.PAGE, fleet.PAGE)
+PAGES: tuple[Page, ...] = (
+    applications.PAGE,
+    application.PAGE,
+    state.PAGE,
+    memory.PAGE,
+    pipelines.PAGE,
+    fleet.PAGE,
+    diagnosis.PAGE,
+)

@@ -18,6 +18,7 @@ from penstock.view.dashboard.application import PATH as APPLICATION
 from penstock.view.dashboard.application import find_application
 from penstock.view.dashboard.bin_map import MEASURES, Place, describe_map, describe_plans, find_places
 from penstock.view.dashboard.board import Board
+from penstock.view.dashboard.orders import read_body
 from penstock.view.dashboard.pages import Page, dashboard_of, show_page, who_asks
 from penstock.view.dashboard.streaming import stream_parts
 from penstock.view.frame import render_markup
@@ -133,12 +134,7 @@ async def stop(request: Request) -> Response:
 
 async def _read_order(request: Request) -> tuple[str, dict[str, Any]]:
     """Return what is asked for: `rebalance`, or `drain` with an executor, and perhaps a strategy."""
-    try:
-        given = await request.json()
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        raise BadInput("an order is a JSON object")
+    given = await read_body(request)
     command, strategy, executor = (given.get(key) for key in ("command", "strategy", "executor"))
     if command not in ("rebalance", "drain"):
         raise BadInput("command: rebalance or drain is expected")

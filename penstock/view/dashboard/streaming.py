@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import orjson
 from starlette.responses import StreamingResponse
 
-
 Parts = Mapping[str, Any]
 """Names with what is there now: ids of elements with their inner markup, or names of data for scripts."""
 

@@ -14,14 +14,16 @@ import pytest
 from penstock.errors import ActionFailed, BadInput
 from penstock.view.dashboard.access import Access
 from penstock.view.dashboard.diagnosis_jobs import MOST_KEPT, Job, Jobs
-from tests.diagnose.logs import write_log
+from tests.diagnose.logs import skewed_job
 from tests.view.dashboard.served import read_events, served
 from tests.view.dashboard.test_access import read_csrf
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_log(tmp_path_factory.mktemp("logs"))
+    written = tmp_path_factory.mktemp("logs") / "app-1"
+    written.write_bytes(b"\n".join(skewed_job().lines) + b"\n")
+    return written
 
 
 def send(client: httpx.Client, content: bytes, name: str = "app-1", **headers: str) -> httpx.Response:

@@ -27,14 +27,21 @@ from tests.view.made_up_state import a_plan, a_query, state
 ADDRESS = "/applications/app-state/state"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def application(sockets: Path) -> Iterator[StatefulApplication]:
     made = StatefulApplication(sockets, "app-state", name="<b>joins</b>")
     yield made
     made.close()
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
+def _as_it_was(application: StatefulApplication) -> Iterator[None]:
+    yield
+    application.state, application.migration = state(), None
+    application.asked.clear()
+
+
+@pytest.fixture(scope="module")
 def state_client(application: StatefulApplication, sockets: Path) -> Iterator[httpx.Client]:
     with served(sockets) as made:
         yield made
@@ -92,15 +99,14 @@ def test_a_rebalancing_is_planned_looked_at_and_begun(
     assert order(state_client, "stop").json() == {"stopping": True}
 
 
-def test_the_map_is_live_while_state_moves(
-    state_client: httpx.Client, application: StatefulApplication
-) -> None:
+def test_the_map_is_live_while_state_moves(sockets: Path, application: StatefulApplication) -> None:
     application.migration = {"state": "moving", "moved": 0, "of": 2, "detail": ""}
-    events = read_events(state_client, f"{ADDRESS}/events")
-    assert "0 of 2 bins moved" in next(events)["map"]
-    application.move(0, to="3")
-    application.migration = {"state": "moving", "moved": 1, "of": 2, "detail": ""}
-    told = next(event for event in events if "1 of 2 bins moved" in event["map"])
+    with served(sockets) as client:
+        events = read_events(client, f"{ADDRESS}/events")
+        assert "0 of 2 bins moved" in next(events)["map"]
+        application.move(0, to="3")
+        application.migration = {"state": "moving", "moved": 1, "of": 2, "detail": ""}
+        told = next(event for event in events if "1 of 2 bins moved" in event["map"])
     assert 'class="bin moved"' in told["map"].split("just moved")[0]
 
 
