@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.commands import config, diagnosis, fleet, journal, laboratory, live, offline, pipeline, run
+from penstock.commands import (
+    config,
+    dashboard,
+    diagnosis,
+    fleet,
+    journal,
+    laboratory,
+    live,
+    offline,
+    pipeline,
+    run,
+)
 from penstock.commands.printing import DONE, FAILED, complain, report_bad_usage, report_errors
 from penstock.view.foreign_text import PlainFormatter
 
@@ -20,7 +31,7 @@ INTERRUPTED = 130
 _OUTPUT_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _COMMANDS: tuple[Callable[..., None], ...] = (
     *(live.watch, live.status, live.health, live.pause, live.resume),
-    *(live.state, live.rebalance, live.drain),
+    *(live.state, live.rebalance, live.drain, dashboard.dashboard),
     *(offline.decide, offline.policies, offline.simulate, offline.replay),
     *(journal.actions, journal.explain, journal.override, diagnosis.diagnose),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist", "setuptools")
+TOOLS = ("httpx", "hypothesis", "pytest", "pytest-timeout", "pytest-xdist", "selenium", "setuptools")
 """Of requirements.txt: what runs the tests, whose bounds are nobody's concern."""
 OWN = "penstock"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 
 from penstock.commands.config import parse_seconds
-from penstock.commands.printing import Json, print_json, progress, terminal, write_output
+from penstock.commands.printing import Json, print_json, progress, say, terminal, write_output
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
@@ -61,14 +61,51 @@ def diagnose(  # noqa: PLR0913, PLR0917 - one argument for every option
     memory: Annotated[
         str | None, typer.Option(help="Memory that may be used, e.g. 4GB; default: all that is free.")
     ] = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Show the report on a page in a browser, with progress.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Say where the time goes: what is on the critical path."""
     seconds = None if window is None else parse_seconds("--window", window)
     times = parse_moment("--from", start), parse_moment("--to", end)
     span = make_span(seconds, *times, host_cores, parse_memory(memory), price_per_core_hour)
+    if serve:
+        _refuse_beside_serve(
+            {"--html": html, "--perfetto": perfetto, "--follow": follow, "--against": against}
+        )
+        _serve(path, span, as_json)
+        return
     outputs = _choose_outputs(html, perfetto)
     run_diagnosis(path, span, terminal(), outputs=outputs, follow=follow, against=against, as_json=as_json)
+
+
+def _refuse_beside_serve(others: Mapping[str, object]) -> None:
+    given = [name for name, value in others.items() if value]
+    if given:
+        raise BadInput(
+            f"{given[0]} does not go with --serve, which writes no file and shows the report itself"
+        )
+
+
+def _serve(path: Path, span: Span, as_json: bool) -> None:
+    """Serve the diagnosis of a path on loopback, until it is interrupted."""
+    from penstock.settings.model import load_settings
+    from penstock.view.dashboard.access import choose_access
+    from penstock.view.dashboard.app import make_app
+    from penstock.view.dashboard.diagnosis_jobs import Jobs
+    from penstock.view.dashboard.server import Address, describe_address, listen_at, serve
+
+    if not path.exists():
+        raise BadInput(f"{path}: there is no such file or directory")
+    jobs, where = Jobs(), Address("127.0.0.1", 0)
+    access, listening = choose_access(where.host, None, None, (), False), listen_at(where)
+    opened = f"{describe_address(listening, access)}diagnosis/{jobs.plan(path.absolute(), span).key}"
+    if as_json:
+        print_json({"address": opened})
+    else:
+        say(f"the report is at {opened}  (control-C ends it)")
+    serve(make_app(load_settings(None), access, diagnoses=jobs), listening)
 
 
 def parse_memory(text: str | None) -> int | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -126,6 +124,7 @@ def override(
     """
     from penstock.journal.former_runs import find_name
     from penstock.journal.overrides import add_override, recall_overrides
+    from penstock.runtime.by_hand import name_user
     from penstock.runtime.surroundings import is_obeyed
 
     if not name.strip():
@@ -140,14 +139,6 @@ def override(
         said = recall_overrides(opened, name)
         said["obeyed"] = is_obeyed(opened, name, said["force"])
     answer({"application": name, **said}, as_json, Text(_describe_overrides(name, said)))
-
-
-def name_user(ask: Callable[[], str] = getpass.getuser) -> str:
-    """Say whose word it is; in a container a user may have a number and no name."""
-    try:
-        return ask()
-    except (KeyError, OSError, ImportError):
-        return f"user {os.getuid()}"
 
 
 def _describe_overrides(name: str, said: Mapping[str, Any]) -> str:

@@ -236,8 +236,10 @@ def _identify(running: Running) -> dict[str, Any]:
 
 
 def _tell(application: str | None, config: Path | None, command: str, as_json: bool) -> None:
+    from penstock.runtime.by_hand import name_user
+
     running = find_running(application, config)
-    paused = bool(running.ask(command)["paused"])
+    paused = bool(running.ask(command, by=name_user())["paused"])
     said = f"{running.application} is {'paused' if paused else 'running'}"
     answer({**_identify(running), "paused": paused}, as_json, said)
 

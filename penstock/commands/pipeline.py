@@ -75,8 +75,10 @@ def run(  # noqa: PLR0913, PLR0917
 
 def status(name: PipelineName = None, config: Config = None, as_json: Json = False) -> None:
     """Show every function: instances, rates, backlog, dead letters."""
+    from penstock.pipeline.topics import lay_out_status
+
     seen = _find_pipeline(name, config).ask("status")["status"]
-    answer(seen, as_json, _show_functions(_lay_out(seen), seen))
+    answer(seen, as_json, _show_functions(lay_out_status(seen["functions"]), seen))
 
 
 def scale(
@@ -118,6 +120,7 @@ def draw(
     as_json: Json = False,
 ) -> None:
     """Draw the graph, with rates, backlog and instances where it runs."""
+    from penstock.pipeline.topics import lay_out_status
     from penstock.pipeline.yaml_form import load_pipeline
     from penstock.view.pipeline import draw_svg
 
@@ -127,7 +130,7 @@ def draw(
         layout, seen = defined.layout(), {"pipeline": defined.name, "functions": {}}
     else:
         seen = _find_pipeline(pipeline, config).ask("status")["status"]
-        layout = _lay_out(seen)
+        layout = lay_out_status(seen["functions"])
     if svg is not None:
         write_output(svg, draw_svg(layout, seen["functions"], seen["pipeline"]).encode())
         say(f"wrote {svg}")
@@ -160,12 +163,6 @@ def _add_decision(seen: dict[str, Any], *parts: Any) -> Group:
 
     said = describe_last_decision(seen)
     return Group(*parts, *([Text(said, style="dim")] if said is not None else []))
-
-
-def _lay_out(seen: dict[str, Any]) -> Layout:
-    from penstock.pipeline.topics import lay_out
-
-    return lay_out({name: (tuple(one["reads"]), one["writes"]) for name, one in seen["functions"].items()})
 
 
 def _find_pipeline(name: str | None, config: Path | None) -> control.Running:

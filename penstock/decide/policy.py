@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from penstock.dataflow.costs.foresight import Outlook
 from penstock.dataflow.moves import Move, Plan
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
@@ -44,6 +45,8 @@ class Hold:
 
     reason: str
     figures: Mapping[str, float] = field(default_factory=dict)
+    outlooks: tuple[Outlook, ...] = field(default=(), compare=False, repr=False)
+    """What other sizes would be foreseen from, where costs were fitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Scale:
     expected: ExpectedEffect
     exact: Mapping[str, float] = field(default_factory=dict)
     """The un-rounded need per unit, before rounding up to whole instances or executors."""
+    outlooks: tuple[Outlook, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def planned(self) -> Mapping[str, int]:

@@ -8,7 +8,7 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,7 +152,7 @@ class FleetDirectory:
     def decisions(self, since: float = -math.inf, until: float = math.inf) -> list[dict[str, Any]]:
         """Return the decisions between two moments, in the order of their batches."""
         files = [path for _, path in self.recent_files(since)]
-        rows = [row for path in files for row in _read_shown(path)]
+        rows = [row for path in files for row in read_shown(path)]
         return [row for row in rows if isinstance(row["at"], float) and since <= row["at"] <= until]
 
     def recent_files(self, since: float | None = None) -> list[tuple[int, Path]]:
@@ -168,9 +168,7 @@ class FleetDirectory:
     def status(self) -> pa.Table | None:
         """Read how all applications stand; None before the first round."""
         found = sorted((self.root / "status").glob("bucket-*.parquet"))
-        if not found:
-            return None
-        return pa.concat_tables([_read_status(path) for path in found], promote_options="default")
+        return join_status([read_status(path) for path in found])
 
     def dead_letters(self) -> int:
         """Count the bad records."""
@@ -251,7 +249,8 @@ def parse_decision(line: bytes) -> dict[str, Any]:
     return row
 
 
-def _read_shown(path: Path) -> Iterator[dict[str, Any]]:
+def read_shown(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the decisions of a file; BadInput names the line that is none."""
     for number, line in enumerate(read_decision_lines(path), 1):
         try:
             row = parse_decision(line)
@@ -263,7 +262,7 @@ def _read_shown(path: Path) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _read_status(path: Path) -> pa.Table:
+def read_status(path: Path) -> pa.Table:
     """Read how the applications of one bucket stand; BadInput if the file is not the controller's."""
     try:
         content = io.BytesIO(read_bounded(path))
@@ -280,6 +279,11 @@ def _read_status(path: Path) -> pa.Table:
         said = " ".join(str(error).split())
         raise BadInput(f"{path}: not a file of the fleet: {said}") from None
     return table
+
+
+def join_status(buckets: Sequence[pa.Table]) -> pa.Table | None:
+    """Put the buckets together; None where there is none yet."""
+    return pa.concat_tables(buckets, promote_options="default") if buckets else None
 
 
 def _check_footer(footer: pq.FileMetaData) -> None:

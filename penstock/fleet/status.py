@@ -30,7 +30,7 @@ Plain = dict[str, Any]
 def summarise_fleet(directory: FleetDirectory, now: float) -> Plain:
     """Return the fleet as plain data; the longest lists are cut, their lengths are told."""
     everyone = directory.status()
-    table = _drop_silent(everyone, now)
+    table = drop_silent(everyone, now)
     decisions = directory.decisions(now - HOUR, now + MOST_CLOCK_SECONDS)
     overrides, problem = read_snapshot(directory.overrides)
     return {
@@ -48,7 +48,7 @@ def summarise_fleet(directory: FleetDirectory, now: float) -> Plain:
     }
 
 
-def _drop_silent(table: pa.Table | None, now: float) -> pa.Table | None:
+def drop_silent(table: pa.Table | None, now: float) -> pa.Table | None:
     """Return those that reported in the last hour: what has ended holds nothing, and is in no sum."""
     return None if table is None else table.filter(pc.greater_equal(table["at"], now - HOUR))
 
@@ -61,12 +61,12 @@ def _sum_up(table: pa.Table | None) -> Plain:
         "applications": table.num_rows,
         "allocated_cores": float(columns["allocated_cores"].sum()),
         "needed_cores": float(columns["needed_cores"].sum()),
-        "wasted_cores": float(_find_spare(table, "cores").sum()),
+        "wasted_cores": float(find_spare(table, "cores").sum()),
         "allocated_gib": float(columns["allocated_bytes"].sum() / GIB),
         "needed_gib": float(columns["needed_bytes"].sum() / GIB),
-        "wasted_gib": float(_find_spare(table, "bytes").sum() / GIB),
-        "missing_gib": float(_read_added(table, "missing_bytes").sum() / GIB),
-        "undersized_applications": int(_is_undersized(table).sum()),
+        "wasted_gib": float(find_spare(table, "bytes").sum() / GIB),
+        "missing_gib": float(read_added(table, "missing_bytes").sum() / GIB),
+        "undersized_applications": int(is_undersized(table).sum()),
         "in_flight": int((columns["in_flight"] > 0).sum()),
     }
 
@@ -75,9 +75,9 @@ def _list_undersized(table: pa.Table | None) -> list[Plain]:
     """List those that are short of something, the shortest first: of executors, memory, then CPU."""
     if table is None:
         return []
-    missing, starved = _read_added(table, "missing_bytes") / GIB, _read_added(table, "starved") > 0
-    small = np.flatnonzero(_is_undersized(table))
-    order = small[np.lexsort((-missing[small], -_find_lack(table)[small]))][:MOST_LISTED]
+    missing, starved = read_added(table, "missing_bytes") / GIB, read_added(table, "starved") > 0
+    small = np.flatnonzero(is_undersized(table))
+    order = small[np.lexsort((-missing[small], -find_lack(table)[small]))][:MOST_LISTED]
     rows = table.take(pa.array(order)).to_pylist()
     names = ("application", "parallelism", "needed_parallelism")
     return [
@@ -86,21 +86,20 @@ def _list_undersized(table: pa.Table | None) -> list[Plain]:
     ]
 
 
-def _is_undersized(table: pa.Table) -> NDArray[np.bool_]:
+def is_undersized(table: pa.Table) -> NDArray[np.bool_]:
+    """Tell which hold less than they need of executors, memory or CPU."""
     return (
-        (_find_lack(table) > 0)
-        | (_read_added(table, "missing_bytes") > 0)
-        | (_read_added(table, "starved") > 0)
+        (find_lack(table) > 0) | (read_added(table, "missing_bytes") > 0) | (read_added(table, "starved") > 0)
     )
 
 
-def _find_lack(table: pa.Table) -> Floats:
+def find_lack(table: pa.Table) -> Floats:
     """Return the executors needed beyond those held; none where the need is not known."""
     lack: Floats = np.nan_to_num(table["needed_parallelism"].to_numpy() - table["parallelism"].to_numpy())
     return lack
 
 
-def _read_added(table: pa.Table, name: str) -> Floats:
+def read_added(table: pa.Table, name: str) -> Floats:
     """Return a column that earlier versions did not write, as numbers; 0 where it is missing."""
     if name not in table.column_names:
         return np.zeros(table.num_rows)
@@ -111,7 +110,7 @@ def _read_added(table: pa.Table, name: str) -> Floats:
 def _list_wasteful(table: pa.Table | None) -> list[Plain]:
     if table is None:
         return []
-    cores, gib = _find_spare(table, "cores"), _find_spare(table, "bytes") / GIB
+    cores, gib = find_spare(table, "cores"), find_spare(table, "bytes") / GIB
     order = np.lexsort((-cores, -gib))[:MOST_LISTED]
     order = order[(cores[order] > 0) | (gib[order] > 0)]
     names = table["application"].take(pa.array(order)).to_pylist()
@@ -121,7 +120,7 @@ def _list_wasteful(table: pa.Table | None) -> list[Plain]:
     ]
 
 
-def _find_spare(table: pa.Table, what: str) -> Floats:
+def find_spare(table: pa.Table, what: str) -> Floats:
     """Return what each holds beyond its need."""
     spare: Floats = np.maximum(
         table[f"allocated_{what}"].to_numpy() - table[f"needed_{what}"].to_numpy(), 0.0

@@ -39,6 +39,24 @@ class ObservationRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run of an application, as its observations tell: when, and what it held in all, first, at most."""
+
+    application: str
+    first_at: float
+    last_at: float
+    slot_seconds: float
+    slots_at_start: int
+    slots_at_peak: int
+
+    @property
+    def usage(self) -> Plain:
+        """The slots held, as a status tells them."""
+        figures = {key: getattr(self, key) for key in ("slot_seconds", "slots_at_start", "slots_at_peak")}
+        return {"seconds": self.last_at - self.first_at, **figures}
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionRecord:
     """An answer of the policy and the manager's verdict, `count` times in a row from first to last."""
 

@@ -21,7 +21,7 @@ from penstock.journal import records
 from penstock.journal.databases import Database, PostgresDatabase, SqliteFile
 from penstock.journal.leases import Lease, Leases, still_holds
 from penstock.journal.ports import Sizes
-from penstock.journal.records import ActionRecord, DecisionRecord, ObservationRecord, Plain
+from penstock.journal.records import ActionRecord, DecisionRecord, ObservationRecord, Plain, RunRecord
 from penstock.journal.schema import actions, decisions, memories, observations
 
 RETAINED = 10_000
@@ -184,10 +184,30 @@ class Journal:
         query = sa.select(decisions).where(*_of(decisions, application))
         return tuple(map(records.read_decision, self._read(query, decisions)))
 
-    def observations(self, application: Named = None) -> tuple[ObservationRecord, ...]:
-        """Return observations in the order in which they were written."""
+    def observations(
+        self, application: Named = None, limit: int | None = None
+    ) -> tuple[ObservationRecord, ...]:
+        """Return observations in the order in which they were written; a limit keeps the latest."""
         query = sa.select(observations).where(*_of(observations, application))
-        return tuple(map(records.read_observation, self._read(query, observations)))
+        return tuple(map(records.read_observation, self._read(query, observations, limit)))
+
+    def runs(self, limit: int) -> tuple[RunRecord, ...]:
+        """Return the runs that were seen last, the latest first."""
+        seen = observations.c
+        first = sa.select(
+            seen.application,
+            sa.func.min(seen.id).label("first"),
+            sa.func.min(seen.start).label("first_at"),
+            sa.func.max(seen.at).label("last_at"),
+            sa.func.max(seen.slots).label("slots_at_peak"),
+            sa.func.sum(seen.slots * (seen.at - seen.start)).label("slot_seconds"),
+        ).group_by(seen.application)
+        runs = first.subquery()
+        query = sa.select(runs, seen.slots.label("slots_at_start"))
+        query = query.join(observations, seen.id == runs.c.first).order_by(runs.c.last_at.desc()).limit(limit)
+        with self.database.reading() as connection:
+            rows = connection.execute(query).mappings().all()
+        return tuple(RunRecord(**{k: v for k, v in row.items() if k != "first"}) for row in rows)
 
     def remember(self, now: float, owner: str, kind: str, key: str, body: Plain) -> None:
         """Keep what was learned under a name that outlives the driver; the same key is written over."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.errors import BadGraph, BadInput
@@ -108,6 +108,11 @@ class Layout:
         """Return how many functions records have passed at most before this one."""
         fed_by = [writer for topic in self.reads[name] for writer in self.writers(topic)]
         return 1 + max((self.depth(writer) for writer in fed_by), default=-1)
+
+
+def lay_out_status(functions: Mapping[str, Mapping[str, Any]]) -> Layout:
+    """Build the graph of functions as a status has them."""
+    return lay_out({name: (tuple(one["reads"]), one["writes"]) for name, one in functions.items()})
 
 
 def lay_out(functions: Mapping[str, Joined], unscalable: frozenset[str] = frozenset()) -> Layout:

@@ -38,8 +38,11 @@ from penstock.runtime.fallback import SourceWithFallback
 from penstock.runtime.heartbeat import JournalPulse
 from penstock.runtime.loop import Loop, LoopSettings
 from penstock.runtime.ports import Actuator, Ports, Source
+from penstock.runtime.spark_ui import SparkTab
 from penstock.runtime.state_control import Repartitioning, StateControl
+from penstock.runtime.status import summarise_timeline
 from penstock.runtime.surroundings import look_around, name_need_policy, report_to_fleet
+from penstock.runtime.ui_tab import TabKeeper, render_tab
 from penstock.settings.model import Settings, load_settings
 
 log = logging.getLogger(__name__)
@@ -76,7 +79,8 @@ def assemble_autopilot(spark: Any, settings: Settings, report_to: str | None) ->
     loop = assemble_loop(application_id(spark), settings, journal, sized, policy, actuator, mover, desk)
     state = StateControl(loop, mover, Repartitioning(loop.application, journal, mover.bins(spark)))
     watchers = (closing(mover), _build_scraper(settings), cluster or nullcontext())
-    life = _live_with(watchers, journal, loop, name, desk, settings.manager.policy_interval)
+    tab = _build_tab(spark, loop, name) if settings.run.spark_ui_tab else None
+    life = _live_with(watchers, journal, loop, name, desk, settings.manager.policy_interval, tab)
     alive = make_patient_check(lambda: spark.sparkContext._jsc is None, SparkStatus(spark).stopped)
     return Autopilot(loop, settings, name, alive, notes=notes + unknown, life=life, state=state)
 
@@ -200,6 +204,7 @@ def _live_with(
     name: str,
     desk: RestartDesk | None,
     interval: float,
+    tab: TabKeeper | None,
 ) -> Iterator[Callable[[float], None]]:
     """Run what begins and ends with the autopilot's thread; what it yields is called after each cycle."""
     given = os.environ.get(ACTION_VARIABLE, "")
@@ -214,7 +219,28 @@ def _live_with(
         if desk is not None:
             desk.start(loop.application, name, loop.resume)
             life.enter_context(closing(desk))
-        yield life.enter_context(closing(pulse)).beat
+        life.enter_context(closing(pulse))
+        if tab is None:
+            yield pulse.beat
+        else:
+            life.enter_context(tab)
+            yield lambda now: [tell(now) for tell in (pulse.beat, tab.tell)]
+
+
+def _build_tab(spark: Any, loop: Loop, name: str) -> TabKeeper:
+    """Return what keeps a tab in the Spark UI up to date; it steps aside where there can be none."""
+
+    def describe() -> str:
+        about = {
+            "application": loop.application,
+            "name": name,
+            "policy": loop.policy.name,
+            "now": time.time(),
+        }
+        paused, mode = loop.paused is not None, "observe" if loop.actuator is None else "act"
+        return render_tab({**about, "paused": paused, "mode": mode, **summarise_timeline(loop.timeline)})
+
+    return TabKeeper(loop.application, lambda: SparkTab(spark), describe, lambda: loop.timeline.version)
 
 
 def _build_scraper(settings: Settings) -> Scraper:

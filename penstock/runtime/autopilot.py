@@ -44,7 +44,10 @@ class Autopilot:
         state: StateControl | None = None,
     ) -> None:
         """What `life` yields, if it can be called, is called after each cycle."""
+        from penstock.runtime.sizing_board import SizingBoard
+
         self.application, self.name, self.settings = loop.application, name, settings
+        self._sizing = SizingBoard()
         self._state = state
         self._loop, self._alive, self._clock, self._notes = loop, alive, clock, notes
         self._life: AbstractContextManager[object] = life or nullcontext()
@@ -85,8 +88,8 @@ class Autopilot:
             log.warning("%s: %s", self.application, note)
         log.info("%s: attached, policy %s, %s", self.application, self._loop.policy.name, self._mode)
 
-    def status(self) -> dict[str, Any]:
-        """Return how the application stands, as plain data."""
+    def status(self, known: str | None = None) -> dict[str, Any]:
+        """Return how the application stands, as plain data; without its past, if that is `known` already."""
         from penstock.runtime.status import summarise_timeline
 
         return {
@@ -94,26 +97,31 @@ class Autopilot:
             "name": self.name,
             "policy": self._loop.policy.name,
             "mode": self._mode,
+            "bounds": self.settings.bounds.model_dump(),
             "paused": self._loop.paused is not None,
             "pause_reason": self._loop.paused,
             "attached": self.running,
             "now": self._clock(),
-            **summarise_timeline(self._loop.timeline),
+            **summarise_timeline(self._loop.timeline, known),
             "action_in_flight": self._in_flight(),
             "heartbeat": self._heart.plain(),
             "warnings": [*filter(None, [self._heart.describe()]), *self._notes, *self._warnings],
             "error": self._error,
         }
 
-    def pause(self) -> None:
-        """Keep watching, propose and change nothing."""
-        self._loop.pause()
-        log.info("%s: paused", self.application)
+    def pause(self, by: str = "hand") -> None:
+        """Keep watching, propose and change nothing; the journal tells by whom."""
+        self._set_paused(True, by)
 
-    def resume(self) -> None:
+    def resume(self, by: str = "hand") -> None:
         """Propose and act again."""
-        self._loop.resume()
-        log.info("%s: resumed", self.application)
+        self._set_paused(False, by)
+
+    def scale(self, executors: int, by: str = "hand") -> int:
+        """Set the number of executors, now; unless it is paused, the policy may soon ask for another."""
+        from penstock.runtime import by_hand
+
+        return by_hand.order_size(self._loop, self.settings.bounds, executors, by)
 
     @property
     def state(self) -> StateControl:
@@ -146,6 +154,12 @@ class Autopilot:
             for label, text in list_essentials(self.status())
         )
         return f"<table><caption>Penstock</caption>{cells}</table>"
+
+    def _set_paused(self, paused: bool, by: str) -> bool:
+        from penstock.runtime import by_hand
+
+        (by_hand.pause if paused else by_hand.resume)(self._loop, self._clock(), by)
+        return paused
 
     @property
     def _mode(self) -> str:
@@ -180,6 +194,7 @@ class Autopilot:
 
     def _notice(self, cycle: Cycle) -> None:
         """Keep for the status what the timeline does not hold; a tick between intervals says nothing new."""
+        self._sizing.notice(cycle)
         if cycle.window is not None:
             self._warnings = cycle.window.warnings
         if cycle.error or cycle.verdict is not None or cycle.window is not None:
@@ -221,25 +236,25 @@ class Autopilot:
             return None
 
     def _answer(self, command: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        match command:
-            case "hello":
-                return {"application": self.application, "name": self.name}
-            case "health":
-                return {"application": self.application, "name": self.name, **self._heart.plain()}
-            case "status":
-                return {"status": self.status()}
-            case "pause":
-                self.pause()
-                return {"paused": True}
-            case "resume":
-                self.resume()
-                return {"paused": False}
-        known: tuple[str, ...] = ("health", "hello", "pause", "resume", "status")
-        if self._state is not None:
-            if command in self._state.commands:
-                return self._state.answer(command, request)
-            known += self._state.commands
-        raise BadInput(f"unknown command {command!r}; known: {', '.join(known)}")
+        from penstock.runtime import by_hand
+
+        by, names = by_hand.read_name(request), {"application": self.application, "name": self.name}
+        answers: dict[str, Callable[[], Mapping[str, Any]]] = {
+            "health": lambda: {**names, **self._heart.plain()},
+            "hello": lambda: names,
+            "outlooks": lambda: {"outlooks": by_hand.list_outlooks(self._loop)},
+            "pause": lambda: {"paused": self._set_paused(True, by)},
+            "resume": lambda: {"paused": self._set_paused(False, by)},
+            "scale": lambda: {"executors": self.scale(by_hand.read_size(request), by)},
+            "sizing": lambda: {"sizing": self._sizing.plain()},
+            "status": lambda: {"status": self.status(request.get("timeline"))},
+        }
+        if command in answers:
+            return answers[command]()
+        of_state = self._state.commands if self._state is not None else ()
+        if self._state is not None and command in of_state:
+            return self._state.answer(command, request)
+        raise BadInput(f"unknown command {command!r}; known: {', '.join((*answers, *of_state))}")
 
 
 def _sizes(cycle: Cycle) -> str:

@@ -17,6 +17,7 @@ from penstock.migrate.bins import StateView, describe_state
 from penstock.migrate.mover import Mover, Planned
 from penstock.migrate.plan import Entry, describe_plan, propose_moves, read_plan
 from penstock.migrate.repartition import Repartition
+from penstock.runtime.by_hand import read_name
 
 
 class Orders(Protocol):
@@ -80,10 +81,14 @@ class StateControl:
         answers: dict[str, Callable[[], Mapping[str, Any]]] = {
             "state": lambda: {"state": describe_state(self.views(), self._mover.obstacle())},
             "rebalance": lambda: self._ordered(
-                self._plan_rebalancing(request.get("strategy")), request, "rebalanced by hand"
+                self._plan_rebalancing(request.get("strategy")),
+                request,
+                f"rebalanced by {read_name(request)}",
             ),
             "drain": lambda: self._ordered(
-                self._plan_draining(_executor(request), request.get("strategy")), request, "drained by hand"
+                self._plan_draining(_executor(request), request.get("strategy")),
+                request,
+                f"drained by {read_name(request)}",
             ),
             "migration": lambda: {"migration": self.standing()},
             "stop-migration": lambda: {"stopping": self.stop()},

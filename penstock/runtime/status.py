@@ -20,15 +20,22 @@ WINDOWS_KEPT = 100
 Plain = dict[str, Any]
 
 
-def summarise_timeline(timeline: Timeline) -> Plain:
-    """Summarise a timeline: the size now, the queries, recent points and decisions."""
-    points = timeline.points
+def summarise_timeline(timeline: Timeline, known: str | None = None) -> Plain:
+    """Summarise a timeline: the size now, the queries, recent points and decisions.
+
+    For one who has the summary of this version already it is the version alone.
+    """
+    version, points = timeline.version, timeline.points
+    if version == known:
+        return {"timeline": version}
     decisions = list(_decisions(points, timeline.decisions, timeline.outcomes))
     last = points[-1] if points else None
     recent = carry_needs([plain_point(point) for point in points])
     latest = decisions[-1] if decisions else None
     needed = recent[-1]["slots_needed"] if recent else None
     return {
+        "timeline": version,
+        "usage": asdict(timeline.usage),
         "executors": last.parallelism.get(EXECUTORS) if last else None,
         "slots": last.slots if last else None,
         "slots_needed": needed,
@@ -74,6 +81,7 @@ def _show(value: float | None) -> str:
 def plain_point(point: TimelinePoint) -> Plain:
     """Return one point of the charts: rates and backlogs in all, the batch time of the busiest query."""
     busiest = max(point.queries, key=_load, default=None)
+    latencies = [query.latency_seconds for query in point.queries if query.latency_seconds is not None]
     return {
         "at": point.at,
         "offered_per_second": drop_unknown(sum(query.offered_per_second for query in point.queries)),
@@ -81,6 +89,7 @@ def plain_point(point: TimelinePoint) -> Plain:
         "backlog_records": drop_unknown(sum(query.backlog_records for query in point.queries)),
         "batch_seconds": busiest.batch_seconds if busiest else None,
         "period_seconds": busiest.period_seconds if busiest else None,
+        "latency_seconds": max(latencies, default=None),
         "slots_needed": point.figures.get("slots_needed"),
         "slots_held": point.slots,
         "executors": point.parallelism.get(EXECUTORS),

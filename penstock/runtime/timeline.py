@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from penstock.dataflow.costs.foresight import Outlook
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.summary import QuerySummary, summarise
 from penstock.dataflow.window import ApplicationWindow
@@ -38,6 +40,22 @@ class EndedAction:
     outcome: Outcome
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The slots held since the autopilot came: in all, at first, and at most."""
+
+    seconds: float = 0.0
+    slot_seconds: float = 0.0
+    slots_at_start: int = 0
+    slots_at_peak: int = 0
+
+    def add(self, seconds: float, slots: int) -> Usage:
+        """Return the usage after so many slots were held for so long; time that went back is none."""
+        lasted = max(0.0, seconds)
+        first, peak = self.slots_at_start or slots, max(self.slots_at_peak, slots)
+        return Usage(self.seconds + lasted, self.slot_seconds + lasted * slots, first, peak)
+
+
 class Timeline:
     """Written by the loop's thread, read by any; with a length of 0 it keeps nothing and costs nothing."""
 
@@ -46,6 +64,15 @@ class Timeline:
         self._verdicts = VerdictLog(length)
         self._outcomes: deque[EndedAction] = deque(maxlen=length)
         self._lock = threading.Lock()
+        self._name, self._changes = secrets.token_hex(4), 0
+        self.usage = Usage()
+        self.outlooks: tuple[Outlook, ...] = ()
+        """What other sizes are foreseen from, as of the last proposal that rests on fitted costs."""
+
+    @property
+    def version(self) -> str:
+        """A text that changes with every change, and that no other timeline has."""
+        return f"{self._name}.{self._changes}"
 
     @property
     def points(self) -> tuple[TimelinePoint, ...]:
@@ -73,7 +100,11 @@ class Timeline:
         queries = tuple(summarise(query) for query in window.queries)
         point = TimelinePoint(now, dict(window.parallelism), window.slots, queries, needed, _figures(answer))
         with self._lock:
+            before = self._points[-1] if self._points else point
+            self.usage = self.usage.add(now - before.at, before.slots).add(0.0, point.slots)
             self._points.append(point)
+            self.outlooks = answer.outlooks if isinstance(answer, Hold | Scale) else self.outlooks
+            self._changes += 1
 
     def decided(self, now: float, verdict: Verdict) -> None:
         """Add a verdict, or count the last one again if this one says the same."""
@@ -81,12 +112,14 @@ class Timeline:
             return
         with self._lock:
             self._verdicts.add(now, verdict)
+            self._changes += 1
 
     def ended(self, now: float, outcome: Outcome) -> None:
         """Add an outcome."""
         with self._lock:
             self._outcomes.append(EndedAction(now, outcome))
             self._verdicts.close_last()
+            self._changes += 1
 
 
 def _figures(answer: Proposal | NotReady | None) -> Mapping[str, float]:

@@ -75,6 +75,11 @@ class RunSettings(Section):
             "default_text": "`$XDG_RUNTIME_DIR/penstock`, or `penstock-<user id>` among the temporary files"
         },
     )
+    spark_ui_tab: bool = Field(
+        True,
+        description="Whether the application's own Spark UI gets a tab, Penstock; where it can have none, it "
+        "stays as it is.",
+    )
 
     @property
     def only_observes(self) -> bool:

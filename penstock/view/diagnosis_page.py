@@ -14,17 +14,8 @@ from penstock.diagnose.explain import list_findings
 from penstock.diagnose.whatif.scenarios import WhatIf
 from penstock.units.texts import cut_text
 from penstock.view import figures
-from penstock.view.charts import (
-    BLUE,
-    DASHED,
-    GREEN,
-    GREY,
-    LOOK,
-    ORANGE,
-    draw_critical_path,
-    escape_hover,
-    place_legend,
-)
+from penstock.view.charts import DASHED, LOOK, draw_critical_path, escape_hover, place_legend
+from penstock.view.colours import BLUE, GREEN, GREY, ORANGE
 from penstock.view.diagnosis_terminal import (
     SMALLEST_SHARE,
     advise_on_failures,

@@ -83,14 +83,15 @@ def render_fleet_page(status: Plain) -> str:
         title="Fleet",
         subtitle=f"{status['applications']:,} applications, {figures.day_and_clock(status['now'])}",
         charts=False,
-        figures=_figures(status),
+        figures=list_figures(status),
         problem=status["overrides_problem"],
         bars=_bars(status),
         lists=list_fleet(status),
     )
 
 
-def _figures(status: Plain) -> list[Figure]:
+def list_figures(status: Plain) -> list[Figure]:
+    """Return the tiles of a status."""
     spare = (
         [
             ("cores to spare", f"{status['wasted_cores']:,.0f}", f"of {status['allocated_cores']:,.0f}"),

@@ -36,13 +36,18 @@ def render_page(
 
     Another package may keep a `templates` folder of its own; its templates extend the same frame.
     """
-    shared = {"title": title, "subtitle": subtitle, "tab": tab, "version": _version()}
+    shared = {"title": title, "subtitle": subtitle, "tab": tab, "version": installed_version()}
     return render_template(template, package, plotly=_plotly() if charts else "", **shared, **values)
 
 
 def render_template(template: str, package: str = OWN_TEMPLATES, **values: Any) -> str:
     """Render one template; every value is escaped unless it is Markup."""
     return _environment(package).get_template(template).render(values)
+
+
+def render_markup(template: str, **values: Any) -> Markup:
+    """Render one template as a piece of a page: what is in it is escaped already."""
+    return Markup(render_template(template, **values))
 
 
 def draw_chart(figure: go.Figure, name: str | None = None) -> Markup:
@@ -90,7 +95,7 @@ def _plotly() -> Markup:
     return Markup(get_plotlyjs())
 
 
-def _version() -> str:
+def installed_version() -> str:
     """Return the version of the installed package, or nothing where it is not installed."""
     try:
         return version("penstock")

@@ -120,22 +120,25 @@ def _line(name: str, said: list[str], mark: str, style: str) -> Text:
 
 def draw_svg(layout: Layout, figures: Figures, title: str) -> str:
     """Draw topics and functions from left to right; the drawing stands alone."""
+    return render_template("pipeline.svg.j2", title=title, **place_drawing(layout, figures))
+
+
+def place_drawing(layout: Layout, figures: Figures) -> dict[str, Any]:
+    """Return the boxes and arrows of a drawing, and its size."""
     headings = [_heading(name, figures.get(name, {})) for name in layout.functions] + _topics(layout)
     # room for the longest name, with its instances
     width = max(LEAST_WIDTH, round(24 + CHARACTER * max(len(heading) for heading in headings)))
     places = _place_boxes(layout, width)
     # with other columns between them: such lines pass below all boxes, not behind them
-    lanes = [(a, b) for a, b in _pairs(layout) if places[b][0] - places[a][0] > width + GAP]
-    return render_template(
-        "pipeline.svg.j2",
-        title=title,
-        width=max(x for x, _ in places.values()) + width + MARGIN,
-        height=max(y for _, y in places.values()) + HEIGHT + MARGIN + LANE * len(lanes),
-        box_width=width,
-        box_height=HEIGHT,
-        paths=list(_paths(layout, places, width, lanes)),
-        boxes=[_box(layout, figures, name, place) for name, place in places.items()],
-    )
+    lanes = [(a, b) for a, b in list_pairs(layout) if places[b][0] - places[a][0] > width + GAP]
+    return {
+        "width": max(x for x, _ in places.values()) + width + MARGIN,
+        "height": max(y for _, y in places.values()) + HEIGHT + MARGIN + LANE * len(lanes),
+        "box_width": width,
+        "box_height": HEIGHT,
+        "paths": list(_paths(layout, places, width, lanes)),
+        "boxes": [_box(layout, figures, name, place) for name, place in places.items()],
+    }
 
 
 def describe_function(name: str, one: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -196,7 +199,8 @@ def _topics(layout: Layout) -> list[str]:
     return list(dict.fromkeys([*read, *(topic for topic in written if topic)]))
 
 
-def _pairs(layout: Layout) -> list[tuple[str, str]]:
+def list_pairs(layout: Layout) -> list[tuple[str, str]]:
+    """List all arrows: a topic with each of its readers, then a function with the topic that it writes."""
     pairs = [(topic, name) for name in layout.functions for topic in layout.reads[name]]
     return pairs + [(name, topic) for name in layout.functions if (topic := layout.writes[name])]
 
@@ -204,7 +208,7 @@ def _pairs(layout: Layout) -> list[tuple[str, str]]:
 def _paths(layout: Layout, places: Places, width: int, lanes: list[tuple[str, str]]) -> Iterator[str]:
     """Yield the curve of each arrow."""
     below = max(y for _, y in places.values()) + HEIGHT + LANE
-    for pair in _pairs(layout):
+    for pair in list_pairs(layout):
         (x, y), (end, to_y) = places[pair[0]], places[pair[1]]
         start, y, to_y = x + width, y + HEIGHT // 2, to_y + HEIGHT // 2
         if pair in lanes:

@@ -11,12 +11,6 @@ import plotly.graph_objects as go
 from penstock.runtime.status import describe_mode
 from penstock.view import figures
 from penstock.view.charts import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    RED,
     Points,
     add_line,
     add_markers,
@@ -28,6 +22,7 @@ from penstock.view.charts import (
     place_legend,
     wrap_hover,
 )
+from penstock.view.colours import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 from penstock.view.frame import Figure, draw_chart, render_page
 from penstock.view.words import describe_change, describe_critical_path, describe_effect, name_decision
 

@@ -18,10 +18,6 @@ from penstock.simulate.run import Run
 from penstock.simulate.virtual import BACKLOG, LATENCY, QUEUED, READ
 from penstock.view import figures
 from penstock.view.charts import (
-    BLUE,
-    COLOURS,
-    GREY,
-    ORANGE,
     add_line,
     add_markers,
     dress_timelines,
@@ -29,6 +25,7 @@ from penstock.view.charts import (
     make_timelines,
     place_legend,
 )
+from penstock.view.colours import BLUE, COLOURS, GREY, ORANGE
 from penstock.view.frame import Figure, draw_chart, render_page
 from penstock.view.simulation_terminal import EXPLAINED, HEADINGS, list_changes, list_measures
 

@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from penstock.view import figures
-from penstock.view.charts import BLUE, DASHED, LOOK, escape_hover
+from penstock.view.charts import DASHED, LOOK, escape_hover
+from penstock.view.colours import BLUE
 from penstock.view.frame import Figure, draw_chart, render_page
 from penstock.view.state_terminal import (
     AMOUNTS,

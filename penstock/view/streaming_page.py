@@ -10,20 +10,8 @@ import plotly.graph_objects as go
 
 from penstock.diagnose.streaming import BatchView, QueryView
 from penstock.view import figures
-from penstock.view.charts import (
-    BLUE,
-    COLOURS,
-    DASHED,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    RED,
-    add_line,
-    dress_timelines,
-    make_timelines,
-    place_legend,
-)
+from penstock.view.charts import DASHED, add_line, dress_timelines, make_timelines, place_legend
+from penstock.view.colours import BLUE, COLOURS, GREEN, GREY, ORANGE, PURPLE, RED
 from penstock.view.frame import Figure, draw_chart
 from penstock.view.streaming_terminal import describe_query
 from penstock.view.tables import Cell, Row, SortedTable, show_count, show_seconds, show_size, show_text

@@ -12,7 +12,8 @@ from typing import Any
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from penstock.view.charts import COLOURS, GREY, escape_hover
+from penstock.view.charts import escape_hover
+from penstock.view.colours import COLOURS, GREY
 from penstock.view.frame import charts_page, draw_chart, render_page, write_text
 from penstock_lab.claims.claim import Chart, Claim, Figure, Verdict
 from penstock_lab.report.counts import count_by_verdict, count_verdicts, list_failed, name_parts

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import perform
-from penstock.commands.journal import name_user
 from penstock.decide.manager.restarts import RecommendOnly
 from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import ExpectedEffect, Resize
@@ -16,6 +15,7 @@ from penstock.decide.sage.metrics import Parameter, Rule
 from penstock.decide.verdict import Accepted
 from penstock.journal.overrides import OperatorsWord, add_override
 from penstock.journal.store import open_journal
+from penstock.runtime.by_hand import name_user
 from tests.commands.command_line import Captured, complaint, last_json
 
 KEY = "spark.executor.memory"

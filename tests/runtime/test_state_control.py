@@ -101,10 +101,10 @@ def test_a_dry_run_shows_the_plan_and_orders_nothing(orders: FakeOrders):
 
 
 def test_a_rebalancing_is_ordered_as_one_action_that_says_why(orders: FakeOrders):
-    answer = StateControl(orders, FakeMover()).answer("rebalance", {"strategy": "all-at-once"})
+    answer = StateControl(orders, FakeMover()).answer("rebalance", {"strategy": "all-at-once", "by": "ada"})
     (action,) = orders.ordered
     assert answer["started"] and len(action.moves) == 2
-    assert "rebalanced by hand in words" in action.reason and "100% more load" in action.reason
+    assert "rebalanced by ada in words" in action.reason and "100% more load" in action.reason
     assert action.expected.figures == {"imbalance_ratio": 0.0, "bytes_moved": 200.0}
     assert action.plans[0].strategy is Strategy.ALL_AT_ONCE
 

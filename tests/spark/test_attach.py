@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock.errors import BadSettings, SparkUnavailable, Unsupported
 from penstock.runtime import control
+from penstock.runtime.spark_ui import SparkTab
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.own_cluster]
@@ -30,6 +31,8 @@ def test_one_application_from_attach_to_its_end(
         penstock.attach(spark, policy="ds3", settings=settings)
     with pytest.raises(Unsupported, match="SparkSession is needed"):
         penstock.attach("not a session")
+    with pytest.raises(Unsupported, match="the Spark UI is off"):
+        SparkTab(spark)
     handle = penstock.attach(spark, settings=settings)
     assert penstock.attach(spark, settings=settings) is handle
 

@@ -35,7 +35,8 @@ class CostsBySlots:
 
     def __init__(self, fits: Mapping[int, QueryCosts]) -> None:
         """Take `fits` in the order in which they were seen, the newest last."""
-        self._newest = list(fits.values())[-1]
+        self.fits = tuple(fits.values())
+        self._newest = self.fits[-1]
         self._stages = {stage.operator: stage for fit in fits.values() for stage in fit.stages}
         counts = sorted(fits)
         self._serial = _Curve([(slots, fits[slots].per_batch_seconds) for slots in counts])
@@ -46,6 +47,8 @@ class CostsBySlots:
         }
         self._per_task = {n: _Curve([(c, s.per_task_seconds) for c, s in at]) for n, at in seen.items()}
         self._per_record = {n: _Curve([(c, s.per_record_seconds) for c, s in at]) for n, at in seen.items()}
+        self.sizes = tuple(counts)
+        """The slot counts at which costs were seen, rising."""
         self.most_seen = counts[-1]
         """The largest slot count at which costs were seen."""
         self._changes = len(fits) > 1

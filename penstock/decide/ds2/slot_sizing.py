@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 
+from penstock.dataflow.costs.foresight import CostsFor, Outlook, costs_with_fixed
 from penstock.dataflow.costs.model import QueryCosts, StageCost, load_ratio, stage_seconds
 from penstock.dataflow.costs.slots import CostsBySlots, SlotNeed, least_slots, predict_batch
 from penstock.dataflow.graph import LogicalGraph
@@ -15,7 +16,6 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import SlotQuery
 from penstock.decide.goals import Goals
 
-CostsFor = Callable[[int], QueryCosts]
 _SearchSlots = Callable[[Mapping[str, float], float, float], SlotNeed]
 """Find the least slots for rates, a period and a utilisation."""
 
@@ -80,6 +80,7 @@ class QuerySizing:
     load_on: Callable[[int], float]
     seen_slots: int
     may_shrink: bool = True
+    outlook: Outlook | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def size_query(
     Both imply at least Σ bᵢ·rᵢ slots, since no batch is shorter than its work spread evenly.
     """
     fixed = goals.unscalable | {operator.name for operator in query.graph.operators if not operator.scalable}
-    costs_for = _costs_for(costs, held.slots, alone, fixed)
+    costs_for = costs_with_fixed(costs, held.slots, alone, fixed)
     stranger = _find_stranger(query.graph, costs_for(held.slots))
     if stranger is not None:
         return stranger
@@ -152,6 +153,18 @@ def size_query(
         seconds_on=partial(_settle, costs_for, offered, period),
         load_on=lambda slots: load_ratio(costs_for(slots), offered, longest, slots),
         seen_slots=max(costs.most_seen, held.slots),
+        outlook=Outlook(
+            query.name,
+            costs,
+            offered,
+            demand.offered_per_second,
+            demand.backlog_records,
+            period,
+            slots,
+            held.slots,
+            alone,
+            fixed,
+        ),
     )
 
 
@@ -228,26 +241,6 @@ def find_longest_period(query: SlotQuery, goals: Goals) -> float:
     """Return the seconds that a batch may take when all headroom is used up."""
     free = query.period_seconds is None and goals.latency_target is None
     return find_period(query, goals) * (LONGEST_PERIOD if free else 1.0)
-
-
-def _costs_for(costs: CostsBySlots, held: int, alone: bool, fixed: frozenset[str]) -> CostsFor:
-    """Return costs by slot count; beside other queries a query's own slots do not show interference."""
-
-    @cache
-    def costs_for(slots: int) -> QueryCosts:
-        expected = costs.costs_for(slots if alone else held)
-        if not fixed:
-            return expected
-        now = {stage.operator: stage for stage in costs.costs_for(held).stages}
-        stages = (_freeze(now[s.operator], held) if s.operator in fixed else s for s in expected.stages)
-        return replace(expected, stages=tuple(stages))
-
-    return costs_for
-
-
-def _freeze(stage: StageCost, held: int) -> StageCost:
-    """Freeze a stage at its present time, since its operator gains nothing from more slots."""
-    return replace(stage, most_slots=held)
 
 
 def _find_stranger(graph: LogicalGraph, costs: QueryCosts) -> NotReady | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.dataflow.costs.foresight import Outlook
 from penstock.dataflow.costs.memory import CostMemory
 from penstock.dataflow.costs.model import QueryCosts, read_costs, write_costs
 from penstock.dataflow.costs.slots import LEAST_GAIN
@@ -224,8 +225,9 @@ def _decide(window: SlotWindow, needs: Sequence[_Need]) -> Hold | Scale:
     notes = [
         need.sizing.advice for need in needs if isinstance(need.sizing, QuerySizing) and need.sizing.advice
     ]
+    outlooks = _list_outlooks(needs)
     if wanted == held:
-        return Hold("; ".join([reason, *notes]), figures)
+        return Hold("; ".join([reason, *notes]), figures, outlooks)
     reason += f", {wanted} executors have {size}"
     summary = f"batches of {figures['batch_seconds']:.1f} s on {size} slots"
     return Scale(
@@ -233,7 +235,15 @@ def _decide(window: SlotWindow, needs: Sequence[_Need]) -> Hold | Scale:
         reason="; ".join([reason, *notes]),
         expected=ExpectedEffect(summary, figures),
         exact={EXECUTORS: total / per_executor},
+        outlooks=outlooks,
     )
+
+
+def _list_outlooks(needs: Sequence[_Need]) -> tuple[Outlook, ...]:
+    """List what other sizes are foreseen from; nothing where the costs of a busy query are not known."""
+    found = [need.sizing.outlook if isinstance(need.sizing, QuerySizing) else None for need in needs]
+    busy = [outlook for need, outlook in zip(needs, found, strict=True) if not need.is_idle]
+    return () if any(one is None for one in busy) else tuple(one for one in busy if one is not None)
 
 
 def _predict(needs: Sequence[_Need], total: int, size: int, held: int) -> dict[str, float]:
@@ -314,7 +324,7 @@ def _hold_without_evidence(answer: Hold | Scale, needs: Sequence[_Need]) -> Hold
         if quiet
         else "nothing is released before a batch shows it"
     )
-    return Hold(f"{answer.reason}; {why}", figures)
+    return Hold(f"{answer.reason}; {why}", figures, answer.outlooks)
 
 
 def _give_back(window: SlotWindow) -> Hold | Scale:

@@ -1,0 +1,1 @@
+"""The live dashboard: one local web server over all running applications and the journal."""

@@ -1,0 +1,74 @@
+"""The dashboard as a web application: its pages, files, errors, and the door before all of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from penstock.errors import BadInput, NotFound, PenstockError
+from penstock.pipeline.handle import SOCKETS
+from penstock.settings.model import Settings
+from penstock.view.dashboard.access import Access, Door
+from penstock.view.dashboard.assets import Assets
+from penstock.view.dashboard.board import EVERY_SECONDS, Board
+from penstock.view.dashboard.diagnosis_jobs import Jobs
+from penstock.view.dashboard.history import History
+from penstock.view.dashboard.pages import Dashboard
+from penstock.view.dashboard.registry import PAGES
+from penstock.view.dashboard.whatif import WhatIfs
+
+
+def make_app(
+    settings: Settings, access: Access, every: float = EVERY_SECONDS, diagnoses: Jobs | None = None
+) -> Starlette:
+    """Make the dashboard over the control sockets and the journal that the settings name."""
+    directory = Path(settings.run.runtime_directory)
+    boards = Board(directory, every), Board(directory / SOCKETS, every)
+    jobs = diagnoses or Jobs()
+    dashboard = Dashboard(
+        *boards,
+        history=History(settings.run.journal),
+        whatifs=WhatIfs(boards[0]),
+        diagnoses=jobs,
+        settings=settings,
+        access=access,
+        assets=Assets(),
+        pages=PAGES,
+    )
+
+    @asynccontextmanager
+    async def live(app: Starlette) -> AsyncIterator[None]:
+        jobs.open()
+        yield
+        jobs.close()
+        for board in boards:
+            board.close()
+
+    routes = [route for page in PAGES for route in page.routes]
+    app = Starlette(
+        routes=[*routes, Route("/static/{name}", dashboard.assets.serve)],
+        middleware=[Middleware(Door, access=access)],
+        exception_handlers={PenstockError: _tell_error, 404: _tell_missing},
+        lifespan=live,
+    )
+    app.state.dashboard = dashboard
+    return app
+
+
+def _tell_error(request: Request, error: Exception) -> Response:
+    """Say in the answer what Penstock raised on purpose."""
+    code = 404 if isinstance(error, NotFound) else 400 if isinstance(error, BadInput) else 409
+    if request.method in ("GET", "HEAD"):
+        return PlainTextResponse(f"{error}\n", code)
+    return JSONResponse({"error": str(error)}, code)
+
+
+def _tell_missing(request: Request, error: Exception) -> Response:
+    return PlainTextResponse("there is no such page\n", 404)

@@ -1,0 +1,55 @@
+"""The page of all applications: those that run, live, and those that ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from penstock.view.dashboard import application
+from penstock.view.dashboard.board import Seen
+from penstock.view.dashboard.history import FormerRow
+from penstock.view.dashboard.pages import Dashboard, Page, dashboard_of, show_page
+from penstock.view.dashboard.standing import make_row
+from penstock.view.dashboard.streaming import stream_parts
+from penstock.view.frame import render_markup
+
+
+async def show(request: Request) -> Response:
+    """Show all applications as they stand now."""
+    shared = dashboard_of(request)
+    await shared.applications.look()
+    parts = await render_parts(shared)
+    return show_page(request, "dashboard/applications.html.j2", "Applications", PAGE, **parts)
+
+
+async def stream(request: Request) -> Response:
+    """Send what changes on the page."""
+    shared = dashboard_of(request)
+    return stream_parts(shared.applications, lambda: render_parts(shared))
+
+
+async def render_parts(shared: Dashboard) -> dict[str, Markup]:
+    """Render both tables."""
+    seen = shared.applications.list_seen()
+    running = frozenset(one.application for one in seen)
+    former = await run_in_threadpool(shared.history.list_rows, running)
+    return {"running": render_running(seen), "former": render_former(former)}
+
+
+def render_running(seen: Sequence[Seen]) -> Markup:
+    """Render the table of applications that run, or ran while they were watched."""
+    rows = [make_row(one, application.PAGE.address(one.key)) for one in seen]
+    return render_markup("dashboard/running.html.j2", rows=rows)
+
+
+def render_former(rows: Sequence[FormerRow]) -> Markup:
+    """Render the table of applications of the past."""
+    return render_markup("dashboard/former.html.j2", rows=rows, address=application.PAGE.address)
+
+
+PAGE = Page("applications", "Applications", "/", (Route("/", show), Route("/events/applications", stream)))

@@ -1,0 +1,97 @@
+"""Serves the dashboard: in this process until it ends, or in a thread of a driver."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import uvicorn
+from starlette.applications import Starlette
+
+from penstock.errors import ActionFailed, BadInput
+from penstock.view.dashboard.access import Access
+
+STOP_SECONDS = 2
+"""How long streams that are open may keep the server from ending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Read HOST:PORT, [HOST]:PORT or PORT."""
+    host, separator, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if separator else "127.0.0.1"
+    if not port.isdecimal() or int(port) > 65535 or not host:
+        raise BadInput(f"{text!r} is no address: HOST:PORT such as 127.0.0.1:4050")
+    return Address(host, int(port))
+
+
+def listen_at(address: Address) -> socket.socket:
+    """Bind the address at once, so that a port that is taken is told before anything is served."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((address.host, address.port))
+    except OSError as error:
+        listening.close()
+        raise ActionFailed(f"cannot listen at {address}: {error.strerror}") from error
+    return listening
+
+
+def describe_address(listening: socket.socket, access: Access) -> str:
+    """Return the address to open, with the token where one is needed."""
+    address = Address(*listening.getsockname()[:2])
+    return f"http://{address}/" + (f"?token={access.token}" if access.token else "")
+
+
+def serve(app: Starlette, listening: socket.socket) -> None:
+    """Serve until the process is told to end."""
+    _make_server(app).run(sockets=[listening])
+
+
+@contextlib.contextmanager
+def serve_in_thread(app: Starlette, listening: socket.socket) -> Iterator[None]:
+    """Serve in a daemon thread as long as the context lasts."""
+    server = _make_server(app)
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [listening]}, name="penstock-dashboard", daemon=True
+    )
+    try:
+        thread.start()
+    except RuntimeError as error:
+        listening.close()
+        raise ActionFailed(f"no dashboard: {error}") from error
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(timeout=STOP_SECONDS + 1)
+
+
+def _make_server(app: Starlette) -> uvicorn.Server:
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=STOP_SECONDS,
+            loop="asyncio",
+            http="h11",
+            ws="none",
+        )
+    )

@@ -1,0 +1,112 @@
+"""Who is let in, who may order something, and what browsers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from penstock.errors import BadInput
+from penstock.view.dashboard.access import Access, choose_access, is_own_host
+from tests.view.dashboard.served import FakeApplication, served
+
+TOKEN = "0123456789abcdefghij"
+
+
+@pytest.fixture(scope="module")
+def guarded(sockets: Path, words: FakeApplication) -> Iterator[httpx.Client]:
+    with served(sockets, Access(token=TOKEN)) as made:
+        yield made
+
+
+def read_csrf(client: httpx.Client) -> str:
+    return client.get("/").text.split('name="csrf" content="')[1].split('"')[0]
+
+
+def test_a_strict_policy_forbids_what_is_inline_and_foreign(client: httpx.Client) -> None:
+    headers = client.get("/").headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "script-src 'self';" in policy
+    assert "unsafe" not in policy and "frame-ancestors 'none'" in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:4050", "127.0.0.1.evil.example", ""])
+def test_a_foreign_name_for_this_server_is_refused(client: httpx.Client, host: str) -> None:
+    assert client.get("/", headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["localhost:4050", "127.0.0.1", "[::1]:4050", "10.0.0.7:1"])
+def test_numbers_and_own_names_are_no_foreign_names(host: str) -> None:
+    assert is_own_host(host, frozenset({"localhost"}))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x-penstock-csrf": "guessed"},
+        {"origin": "http://evil.example"},
+        {"sec-fetch-site": "cross-site"},
+    ],
+)
+def test_an_order_from_elsewhere_is_refused(
+    client: httpx.Client, words: FakeApplication, headers: dict[str, str]
+) -> None:
+    given = (
+        {"x-penstock-csrf": read_csrf(client), **headers}
+        if "x-penstock-csrf" not in headers and headers
+        else headers
+    )
+    answer = client.post("/applications/app-1/orders/pause", headers=given, json={})
+    assert answer.status_code == 403
+    assert "pause" not in [command for command, _ in words.asked]
+
+
+def test_nothing_is_shown_without_the_token(guarded: httpx.Client) -> None:
+    for path in ("/", "/applications/app-1", "/events/applications", "/static/live.js", "/?token=wrong"):
+        answer = guarded.get(path)
+        assert answer.status_code == 403 and "app-1" not in answer.text
+
+
+def test_the_token_becomes_a_cookie_that_no_script_reads(guarded: httpx.Client) -> None:
+    answer = guarded.get(f"/applications/app-1?a=1&token={TOKEN}")
+    assert answer.status_code == 303 and answer.headers["location"] == "/applications/app-1?a=1"
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie and "samesite=strict" in cookie
+    assert guarded.get("/").status_code == 200
+    guarded.cookies.clear()
+
+
+def test_a_path_with_two_slashes_leads_to_no_other_server(guarded: httpx.Client) -> None:
+    answer = guarded.get(f"{guarded.base_url}/evil.example/?token={TOKEN}")
+    assert answer.headers["location"] == "/evil.example/"
+    guarded.cookies.clear()
+
+
+def test_behind_a_proxy_its_header_is_needed_and_names_who_orders(sockets: Path) -> None:
+    with served(sockets, Access(proxy_header="x-forwarded-user")) as client:
+        assert client.get("/").status_code == 403
+        assert client.get("/", headers={"x-forwarded-user": "ada"}).status_code == 200
+
+
+def test_read_only_takes_no_orders(sockets: Path) -> None:
+    with served(sockets, Access(read_only=True)) as client:
+        answer = client.post(
+            "/applications/app-1/orders/pause", headers={"x-penstock-csrf": read_csrf(client)}, json={}
+        )
+        assert answer.status_code == 403 and "read-only" in answer.text
+
+
+def test_beyond_loopback_a_token_is_made() -> None:
+    assert choose_access("127.0.0.1", None, None, (), False).token is None
+    assert choose_access("::1", None, None, (), False).token is None
+    assert choose_access("localhost", None, None, (), False).token is None
+    far = choose_access("0.0.0.0", None, None, ("Dash.example",), False)
+    assert far.token is not None and len(far.token) >= 32 and "dash.example" in far.hosts
+    assert choose_access("0.0.0.0", None, "x-user", (), False).token is None
+    with pytest.raises(BadInput, match="16 characters"):
+        choose_access("0.0.0.0", "short", None, (), False)
