@@ -130,8 +130,9 @@ def plain_verdict(verdict: Verdict) -> Plain:
     """Return a verdict as plain data."""
     plain: Plain = {"kind": verdict.kind, "reason": verdict.reason}
     match verdict:
-        case Accepted(action, notes):
-            return {**plain, "parallelism": dict(action.planned), "notes": list(notes)}
+        case Accepted(action, notes, rollback):
+            accepted = {**plain, "parallelism": dict(action.planned), "notes": list(notes)}
+            return {**accepted, "rollback": True} if rollback else accepted
         case Rejected(guardrail):
             return {**plain, "guardrail": guardrail}
         case Waiting(_, until):

@@ -97,6 +97,7 @@ class Autopilot:
             "paused": self._loop.paused is not None,
             "pause_reason": self._loop.paused,
             "attached": self.running,
+            "bounds": {"least": self.settings.bounds.least, "most": self.settings.bounds.most},
             "now": self._clock(),
             **summarise_timeline(self._loop.timeline),
             "action_in_flight": self._in_flight(),

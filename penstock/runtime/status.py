@@ -11,11 +11,13 @@ from penstock.dataflow.summary import QuerySummary
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.policy import BINS
 from penstock.decide.verdict import CountedVerdict
+from penstock.runtime.tally import KINDS, name_change
 from penstock.runtime.timeline import EndedAction, Timeline, TimelinePoint
 
-KINDS = {"nothing-to-do": "hold", "waiting": "wait", "rejected": "rejected"}
 DECISIONS_KEPT = 200
 WINDOWS_KEPT = 100
+OVERRUN = 1.05
+"""Times its period that a batch may take: less is noise."""
 
 Plain = dict[str, Any]
 
@@ -36,6 +38,7 @@ def summarise_timeline(timeline: Timeline) -> Plain:
         "last_decision": {key: latest[key] for key in ("at", "kind", "reason")} if latest else None,
         "recent": recent,
         "decisions": decisions[-DECISIONS_KEPT:],
+        "totals": timeline.totals,
     }
 
 
@@ -114,9 +117,19 @@ def _queries(points: Sequence[TimelinePoint], slots_needed: float | None) -> lis
             key: drop_unknown(value) if isinstance(value, float) else value
             for key, value in asdict(query).items()
         }
-        | {"slots_needed": own, "critical_windows": list_critical_windows(points, query.name)}
+        | {"slots_needed": own, "behind": is_behind(query)}
+        | {"critical_windows": list_critical_windows(points, query.name)}
         for query in queries
     ]
+
+
+def is_behind(query: QuerySummary) -> bool:
+    """Tell whether batches overrun their period, or more than a period's records are backlog."""
+    period = query.period_seconds or query.batch_seconds or 0.0
+    if query.period_seconds and (query.batch_seconds or 0.0) > OVERRUN * query.period_seconds:
+        return True
+    rates = [drop_unknown(rate) or 0.0 for rate in (query.offered_per_second, query.observed_per_second)]
+    return (drop_unknown(query.backlog_records) or 0.0) > max(rates) * period
 
 
 def list_critical_windows(points: Sequence[TimelinePoint], name: str) -> list[Plain]:
@@ -145,8 +158,8 @@ def _change(before: int | None, planned: Mapping[str, int]) -> Plain:
     after = planned.get(EXECUTORS)
     if after is None and BINS in planned:
         return {"kind": "move-state", "bins": planned[BINS]}
-    shrinks = before is not None and after is not None and after < before
-    return {"kind": "scale-in" if shrinks else "scale-out", "from": before, "to": after}
+    held = {} if before is None else {EXECUTORS: before}
+    return {"kind": name_change(held, planned), "from": before, "to": after}
 
 
 def _held_at(points: Sequence[TimelinePoint], at: float) -> int | None:
