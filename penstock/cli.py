@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.commands import config, diagnosis, fleet, journal, laboratory, live, offline, pipeline, run
+from penstock.commands import (
+    config,
+    diagnosis,
+    fleet,
+    journal,
+    laboratory,
+    live,
+    metrics,
+    offline,
+    pipeline,
+    run,
+)
 from penstock.commands.printing import DONE, FAILED, complain, report_bad_usage, report_errors
 from penstock.view.foreign_text import PlainFormatter
 
@@ -32,6 +43,10 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     "fleet": (
         "Decisions for many applications, and how they stand.",
         (fleet.run, fleet.status, fleet.key),
+    ),
+    "metrics": (
+        "What Prometheus scrapes: the list, a Grafana dashboard, alert rules.",
+        (metrics.show, metrics.grafana, metrics.alerts),
     ),
 }
 

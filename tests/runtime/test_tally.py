@@ -39,7 +39,8 @@ def test_verdicts_are_counted_by_kind_and_by_few_reasons() -> None:
     resize = Resize({"spark.executor.memory": "2g"}, "heap is full", ExpectedEffect(""))
     for verdict in (
         NothingToDo("4 slots"), NothingToDo("5 slots"), Waiting("warming up"),
-        Rejected("bounds", "at most 3"), Accepted(a_scale(5)), Accepted(a_scale(2), rollback=True), Accepted(resize),
+        Rejected("bounds", "at most 3"), Accepted(a_scale(5)),
+        Accepted(a_scale(2), rollback=True), Accepted(resize),
     ):  # fmt: skip
         tally.decided(verdict, HELD)
     tally.decided(Accepted(a_scale(4)), HELD, by_hand=True)

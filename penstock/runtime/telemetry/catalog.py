@@ -147,7 +147,8 @@ def _read_info(status: Status) -> Iterator[Reading]:
 
 RATES, BACKLOG, BATCHES, LATENCY = "Rates", "Backlog", "Batch time against trigger", "Latency"
 SIZE, DECISIONS, ACTIONS = "Executors", "Decisions", "Actions"
-TRUST, HEALTH, COST = "Prediction error", "Health", "Slots held"
+TRUST, HEALTH, COST, AGES = "Prediction error", "Health", "Slots", "Time since"
+SINCE_1970, FLAG = "seconds since 1970", "0 or 1"
 
 METRICS = (
     Metric("penstock_application_info", "gauge", "", "Always 1; policy and mode are its labels.",
@@ -162,7 +163,7 @@ METRICS = (
     Metric("penstock_source_backlog_seconds", "gauge", "seconds",
            "The time in which as many records are offered as the backlog has.",
            _read_waiting_seconds, ("query",), BACKLOG),
-    Metric("penstock_query_behind", "gauge", "0 or 1",
+    Metric("penstock_query_behind", "gauge", FLAG,
            "1 while batches take longer than their period, or the backlog exceeds one period's records.",
            _of_queries("behind"), ("query",), HEALTH),
     Metric("penstock_batch_seconds", "gauge", "seconds", "The median time of the last window's batches.",
@@ -191,17 +192,17 @@ METRICS = (
     Metric("penstock_prediction_error_ratio", "gauge", "share",
            "By how much the effect of the last action missed what was expected of it: 0.1 is ten percent.",
            _named("prediction_errors"), ("figure",), TRUST),
-    Metric("penstock_restart_timestamp_seconds", "gauge", "seconds since 1970",
+    Metric("penstock_restart_timestamp_seconds", "gauge", SINCE_1970,
            "When a restart by Penstock ended last, by how it ended; also in an earlier run of the driver.",
-           _named("restarts"), ("status",)),
-    Metric("penstock_loop_heartbeat_timestamp_seconds", "gauge", "seconds since 1970",
-           "When the autopilot's loop came round last.", _read_heartbeat, ()),
+           _named("restarts"), ("status",), AGES),
+    Metric("penstock_loop_heartbeat_timestamp_seconds", "gauge", SINCE_1970,
+           "When the autopilot's loop came round last.", _read_heartbeat, (), AGES),
     Metric("penstock_loop_hang_limit_seconds", "gauge", "seconds",
            "A loop that has not come round for longer hangs.",
            lambda status: _told((), _map(status, "heartbeat").get("hangs_after_seconds"))),
     Metric("penstock_failed_cycles_total", "counter", "cycles",
            "Cycles of the loop that ended with an error.", _total("failed_cycles"), (), HEALTH),
-    Metric("penstock_paused", "gauge", "0 or 1", "1 while the autopilot is paused.", _plain("paused"), (),
+    Metric("penstock_paused", "gauge", FLAG, "1 while the autopilot is paused.", _plain("paused"), (),
            HEALTH),
     Metric("penstock_notifications_total", "counter", "notifications",
            "Notifications by what became of them: `sent`, `failed` after all tries, `dropped` unsent.",

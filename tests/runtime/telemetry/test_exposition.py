@@ -34,7 +34,8 @@ STATUS: dict[str, Any] = {
     "queries": [
         {
             "name": "clicks", "offered_per_second": 100.0, "observed_per_second": 80.0,
-            "backlog_records": 500.0, "batch_seconds": 8.0, "period_seconds": 10.0, "latency_seconds": None, "behind": True,
+            "backlog_records": 500.0, "batch_seconds": 8.0, "period_seconds": 10.0,
+            "latency_seconds": None, "behind": True,
         }
     ],
     "totals": {
