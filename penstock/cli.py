@@ -22,6 +22,7 @@ from penstock.commands import (
     metrics,
     offline,
     pipeline,
+    report,
     run,
 )
 from penstock.commands.printing import DONE, FAILED, complain, report_bad_usage, report_errors
@@ -33,7 +34,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     *(live.watch, live.status, live.health, live.pause, live.resume),
     *(live.state, live.rebalance, live.drain),
     *(offline.decide, offline.policies, offline.simulate, offline.replay),
-    *(journal.actions, journal.explain, journal.override, diagnosis.diagnose),
+    *(journal.actions, journal.explain, journal.override, report.report, diagnosis.diagnose),
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     "pipeline": (
@@ -45,7 +46,7 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
         (fleet.run, fleet.status, fleet.key),
     ),
     "metrics": (
-        "What Prometheus scrapes: the list, a Grafana dashboard, alert rules.",
+        "Metrics: the list, a Grafana dashboard, alert rules.",
         (metrics.show, metrics.grafana, metrics.alerts),
     ),
 }

@@ -99,8 +99,8 @@ class Loop:
         effect = self._follow_up.take_measured()
         if self._under_way or self.paused or error or effect:
             action_id = self._under_way.action_id if self._under_way else None
-            told = {"action": self.action_under_way, "action_id": action_id, "effect": effect}
-            cycle = replace(cycle, **told, paused=self.paused, error=error)
+            cycle = replace(cycle, action=self.action_under_way, action_id=action_id, effect=effect)
+            cycle = replace(cycle, paused=self.paused, error=error)
         self._tell(cycle)
         return cycle
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from penstock.dataflow.summary import QuerySummary
+from penstock.dataflow.summary import QuerySummary, is_behind
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.policy import BINS
 from penstock.decide.verdict import CountedVerdict
@@ -16,8 +16,6 @@ from penstock.runtime.timeline import EndedAction, Timeline, TimelinePoint
 
 DECISIONS_KEPT = 200
 WINDOWS_KEPT = 100
-OVERRUN = 1.05
-"""Times its period that a batch may take: less is noise."""
 
 Plain = dict[str, Any]
 
@@ -121,15 +119,6 @@ def _queries(points: Sequence[TimelinePoint], slots_needed: float | None) -> lis
         | {"critical_windows": list_critical_windows(points, query.name)}
         for query in queries
     ]
-
-
-def is_behind(query: QuerySummary) -> bool:
-    """Tell whether batches overrun their period, or more than a period's records are backlog."""
-    period = query.period_seconds or query.batch_seconds or 0.0
-    if query.period_seconds and (query.batch_seconds or 0.0) > OVERRUN * query.period_seconds:
-        return True
-    rates = [drop_unknown(rate) or 0.0 for rate in (query.offered_per_second, query.observed_per_second)]
-    return (drop_unknown(query.backlog_records) or 0.0) > max(rates) * period
 
 
 def list_critical_windows(points: Sequence[TimelinePoint], name: str) -> list[Plain]:

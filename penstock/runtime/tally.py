@@ -50,7 +50,7 @@ class Tally:
         self._decisions: Counter[tuple[str, str]] = Counter()
         self._actions: Counter[tuple[str, str]] = Counter()
         self._durations: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS) + 1))
-        self._seconds: Counter[str] = Counter()
+        self._seconds: dict[str, float] = defaultdict(float)
         self._rollbacks, self._failed_cycles, self._slot_seconds = 0, 0, 0.0
         self._errors: dict[str, float] = {}
         self._restarts: dict[str, float] = {}

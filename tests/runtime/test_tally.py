@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dataflow.summary import QuerySummary
+from penstock.dataflow.summary import QuerySummary, is_behind
 from penstock.decide.outcome import Status
 from penstock.decide.policy import BINS, ExpectedEffect, Resize
 from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Waiting
-from penstock.runtime.status import is_behind
 from penstock.runtime.tally import BUCKETS, Tally, find_errors, name_change
 from tests.fakes import a_scale, a_window, an_outcome
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -11,7 +12,6 @@ from prometheus_client import Metric as Family
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from penstock.runtime.telemetry.catalog import IDENTITY, METRICS, MOST_SERIES, Distribution, Metric, Status
 
@@ -44,7 +44,7 @@ class _Families(Collector):
             yield _gather(metric, self.statuses)
 
 
-def _gather(metric: Metric, statuses: Sequence[Status]) -> Family:
+def _gather(metric: Metric, statuses: Sequence[Status]) -> Any:
     family: Any = _FAMILIES[metric.kind](metric.name, metric.help, labels=metric.all_labels)
     seen: set[tuple[str, ...]] = set()
     for status in statuses:
@@ -55,7 +55,9 @@ def _gather(metric: Metric, statuses: Sequence[Status]) -> Family:
                 continue
             seen.add(labels)
             if isinstance(value, Distribution):
-                buckets = [(floatToGoString(bound), count) for bound, count in value.counts]
+                buckets = [
+                    ("+Inf" if bound == math.inf else str(bound), count) for bound, count in value.counts
+                ]
                 family.add_metric(labels, buckets, value.total)
             else:
                 family.add_metric(labels, value)

@@ -39,8 +39,8 @@ $ penstock metrics alerts > penstock-alerts.yml
 below.
 
 Every metric has the labels {" and ".join(f"`{label}`" for label in IDENTITY)}: Spark's id of the run, and the
-name that stays. Of one metric an application has at most {MOST_SERIES} series. Counters begin at zero with each
-run of the driver. What is not known is left out.
+name that stays. Of one metric an application has at most {MOST_SERIES} series. Counters begin at zero with
+each run of the driver. What is not known is left out.
 
 | metric | type | unit | own labels | what it tells |
 | --- | --- | --- | --- | --- |"""
