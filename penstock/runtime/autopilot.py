@@ -53,7 +53,7 @@ class Autopilot:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-autopilot", daemon=True)
         self._heart = Heartbeat(settings.manager.policy_interval)
-        self._watchdog = Watchdog(self._heart, loop.application, self._thread)
+        self._watchdog = Watchdog(self._heart, loop.application, self._thread, self._tell_hang)
         self._control: ControlServer | None = None
         self._outlets: Outlets | None = None
         self._error: str | None = None
@@ -105,6 +105,7 @@ class Autopilot:
             **summarise_timeline(self._loop.timeline),
             "action_in_flight": self._in_flight(),
             "heartbeat": self._heart.plain(),
+            "notifications": self._outlets.notifications() if self._outlets is not None else {},
             "warnings": [*filter(None, [self._heart.describe()]), *self._notes, *self._warnings],
             "error": self._error,
         }
@@ -185,6 +186,8 @@ class Autopilot:
 
     def _notice(self, cycle: Cycle) -> None:
         """Keep for the status what the timeline does not hold; a tick between intervals says nothing new."""
+        if self._outlets is not None:
+            self._outlets.notice(cycle)
         if cycle.window is not None:
             self._warnings = cycle.window.warnings
         if cycle.error or cycle.verdict is not None or cycle.window is not None:
@@ -225,12 +228,16 @@ class Autopilot:
             log.warning("%s: %s", self.application, error)
             return None
 
+    def _tell_hang(self, hangs: str | None) -> None:
+        if self._outlets is not None:
+            self._outlets.tell_hang(hangs)
+
     def _open_outlets(self) -> Outlets | None:
         if not self.settings.tell_others:
             return None
         from penstock.runtime.telemetry.outlets import Outlets
 
-        outlets = Outlets(self.settings, self.status)
+        outlets = Outlets(self.settings, self.application, self.name, self.status)
         self._notes += outlets.notes
         return outlets
 

@@ -64,8 +64,12 @@ def summarise_report(report: ApplicationReport) -> list[Figure]:
     """Pick the few figures that tell how it went."""
     holding, cost = report.holding, report.cost
     tiles: list[Figure] = [
-        ("held", f"{holding.core_hours:,.1f} core-hours", f"over {holding.hours:,.1f} hours"),
-        ("at the peak size", f"{holding.peak_core_hours:,.1f} core-hours", f"{holding.peak_cores:g} cores"),
+        ("core-hours held", f"{holding.core_hours:,.1f}", f"over {holding.hours:,.1f} hours"),
+        (
+            "at the peak size",
+            f"{holding.peak_core_hours:,.1f}",
+            f"core-hours of {holding.peak_cores:g} cores",
+        ),
         ("not held", figures.share(holding.saved_share), "of the peak's core-hours"),
     ]
     if cost is not None:
@@ -82,7 +86,8 @@ def summarise_report(report: ApplicationReport) -> list[Figure]:
 
 def describe_span(report: ApplicationReport) -> str:
     """Say for which days the report is."""
-    return " to ".join(datetime.fromtimestamp(at).strftime("%Y-%m-%d") for at in (report.since, report.until))
+    days = [datetime.fromtimestamp(at).strftime("%Y-%m-%d") for at in (report.since, report.until)]
+    return " to ".join(dict.fromkeys(days))
 
 
 def describe_coverage(report: ApplicationReport) -> str:

@@ -160,6 +160,7 @@ def test_a_status_of_another_version_costs_what_it_does_not_hold_and_nothing_els
 
 
 def test_a_running_autopilot_tells_its_metrics(bench: Bench) -> None:
+    bench.source.seconds = 0.05
     handle = bench.autopilot(FixedPolicy(a_scale(5), Hold("right", {"slots_needed": 4.0})))
     wait_for("an effect", lambda: handle.status()["totals"]["prediction_errors"])
     told = tell(handle.status())
