@@ -12,6 +12,7 @@ from penstock.errors import PenstockError
 from penstock.runtime.telemetry.events import Event, Narrator, tell_heartbeat
 from penstock.runtime.telemetry.exposition import expose
 from penstock.runtime.telemetry.server import MetricsServer, read_token
+from penstock.runtime.telemetry.spans import SpanTeller
 from penstock.runtime.telemetry.webhooks import Courier, Notifier, describe_hooks, read_webhooks
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Outlets:
         who = {"application": application, "name": name}
         self._server = self._try(lambda: _serve_metrics(settings, tell_status))
         self._notifier = self._try(lambda: _open_notifier(settings, who))
+        self._spans = self._try(lambda: _open_spans(settings, who))
 
     def notice(self, cycle: Cycle) -> None:
         """Tell what happened in a cycle; returns at once, and raises nothing."""
@@ -53,13 +55,14 @@ class Outlets:
 
     def close(self) -> None:
         """Close them all, within seconds."""
-        for outlet in (self._server, self._notifier):
+        for outlet in (self._server, self._notifier, self._spans):
             if outlet is not None:
                 outlet.close()
 
     def _tell(self, event: Event) -> None:
-        if self._notifier is not None:
-            self._notifier.put(event)
+        for outlet in (self._notifier, self._spans):
+            if outlet is not None:
+                outlet.put(event)
 
     def _try(self, opening: Callable[[], Opened]) -> Opened | None:
         try:
@@ -78,6 +81,11 @@ def _serve_metrics(settings: Settings, tell_status: Callable[[], Mapping[str, An
     server = MetricsServer(wanted.address, token, lambda: expose([tell_status()]))
     log.info("metrics are at %s", server.url)
     return server
+
+
+def _open_spans(settings: Settings, who: Mapping[str, str]) -> SpanTeller | None:
+    endpoint = settings.traces.endpoint
+    return SpanTeller(endpoint, who) if endpoint is not None else None
 
 
 def _open_notifier(settings: Settings, who: Mapping[str, str]) -> Notifier | None:
