@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOWEST := .venv-lowest
 
-.PHONY: help demo test test-busy test-lowest soak fuzz bench lint docs dist java postgres redis clean
+.PHONY: help demo test test-busy test-lowest soak fuzz bench lint docs dist java postgres redis prometheus clean
 
 help:
 	@echo "make demo    the autopilot at work on a cluster of this machine, under four minutes"
@@ -16,7 +16,7 @@ help:
 	@echo "make fuzz    the properties with other examples than make test has, and more of them"
 	@echo "make bench   all benchmarks"
 	@echo "make lint    the checks alone: style, types, import direction"
-	@echo "make docs    write docs/configuration.md anew"
+	@echo "make docs    write docs/configuration.md and docs/metrics.md anew"
 	@echo "make dist    wheel, source, their hashes and a bill of materials (SBOM), in dist/"
 	@echo "make clean   remove what the other targets made"
 
@@ -32,28 +32,31 @@ postgres:
 redis:
 	@scripts/setup.sh redis
 
+prometheus:
+	@scripts/setup.sh prometheus
+
 demo: java $(READY)
 	@$(BIN)/penstock demo
 
 # No new test starts after the session's time, which leaves room for a machine with other work on it.
-test: java postgres redis $(READY)
+test: java postgres redis prometheus $(READY)
 	@scripts/test.sh $(BIN)/pytest --session-timeout=2400
 
-test-busy: java postgres redis $(READY)
+test-busy: java postgres redis prometheus $(READY)
 	@scripts/busy.sh 3 $(MAKE) test
 
 # In an environment of its own, made anew when a bound changes.
 $(LOWEST)/.ready: pyproject.toml penstock_lab/pyproject.toml requirements.txt scripts/lowest.py scripts/setup.sh $(READY)
 	@scripts/setup.sh lowest $(LOWEST) $(VENV)
 
-test-lowest: postgres redis $(LOWEST)/.ready
+test-lowest: postgres redis prometheus $(LOWEST)/.ready
 	$(LOWEST)/bin/pytest -m "not spark" --numprocesses=auto --session-timeout=1200
 
 # What takes a minute or more each beside what `test` has already shown in a smaller way.
 soak: java postgres redis $(READY)
 	$(BIN)/pytest -m soak
 
-fuzz: postgres $(READY)
+fuzz: postgres prometheus $(READY)
 	$(BIN)/pytest -m "not spark" --numprocesses=auto --hypothesis-profile=fuzz
 
 lint: $(READY)
@@ -71,6 +74,8 @@ bench: java $(READY)
 docs: $(READY)
 	$(BIN)/python -m penstock.settings > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	$(BIN)/python -m penstock.runtime.telemetry > docs/metrics.md.new
+	mv docs/metrics.md.new docs/metrics.md
 
 dist: $(READY)
 	rm -rf build dist

@@ -20,8 +20,10 @@ from penstock.commands import (
     journal,
     laboratory,
     live,
+    metrics,
     offline,
     pipeline,
+    report,
     run,
 )
 from penstock.commands.printing import DONE, FAILED, complain, report_bad_usage, report_errors
@@ -33,7 +35,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     *(live.watch, live.status, live.health, live.pause, live.resume),
     *(live.state, live.rebalance, live.drain, dashboard.dashboard),
     *(offline.decide, offline.policies, offline.simulate, offline.replay),
-    *(journal.actions, journal.explain, journal.override, diagnosis.diagnose),
+    *(journal.actions, journal.explain, journal.override, report.report, diagnosis.diagnose),
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     "pipeline": (
@@ -43,6 +45,10 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     "fleet": (
         "Decisions for many applications, and how they stand.",
         (fleet.run, fleet.status, fleet.key),
+    ),
+    "metrics": (
+        "Metrics: the list, a Grafana dashboard, alert rules.",
+        (metrics.show, metrics.grafana, metrics.alerts),
     ),
 }
 

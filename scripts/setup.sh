@@ -2,7 +2,8 @@
 # Sets up what the Makefile needs: `setup.sh python DIRECTORY` a virtual environment, `setup.sh java` a Java,
 # `setup.sh lowest DIRECTORY OTHER` one with the oldest packages that are allowed,
 # `setup.sh postgres` the PostgreSQL server that the tests of the journal talk to,
-# `setup.sh redis` the Redis server that the tests of the Yahoo benchmark talk to.
+# `setup.sh redis` the Redis server that the tests of the Yahoo benchmark talk to,
+# `setup.sh prometheus` the Prometheus, with promtool, that scrapes and checks in the tests of metrics.
 # Ends with one line that says what to install where it cannot install it itself.
 set -eu
 
@@ -104,6 +105,13 @@ set_up_redis() {
     install_first_of redis-server redis || give_up "could not install $needed"
 }
 
+set_up_prometheus() {
+    command -v prometheus >/dev/null 2>&1 && command -v promtool >/dev/null 2>&1 && return
+    needed="prometheus and promtool, of the package prometheus on Debian and Ubuntu"
+    can_install || give_up "the tests of metrics need $needed: install it, and run make again"
+    install_first_of prometheus || give_up "could not install $needed"
+}
+
 set_up_postgres() {
     command -v postgres >/dev/null 2>&1 && return
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 && return
@@ -119,5 +127,6 @@ case "${1:-}" in
     java) set_up_java ;;
     postgres) set_up_postgres ;;
     redis) set_up_redis ;;
-    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh lowest DIRECTORY OTHER | setup.sh java | setup.sh postgres | setup.sh redis" ;;
+    prometheus) set_up_prometheus ;;
+    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh lowest DIRECTORY OTHER | setup.sh java | setup.sh postgres | setup.sh redis | setup.sh prometheus" ;;
 esac

@@ -52,7 +52,7 @@ def actions(
 
     records: tuple[ActionRecord, ...] = ()
     told: dict[str, Any] = {"decisions": [], "overrides": {}} if decided else {}
-    place, is_there = _find_journal(journal, config)
+    place, is_there = find_journal(journal, config)
     if not is_there:
         say(f"nothing was recorded yet: there is no journal at {place}")
     else:
@@ -87,7 +87,7 @@ def explain(
     """
     from penstock.journal.explain import explain as explain_record
 
-    place, is_there = _find_journal(journal, config)
+    place, is_there = find_journal(journal, config)
     if not is_there:
         raise BadInput(f"there is no action {action}: nothing was recorded yet at {place}")
     with closing(_open(place)) as opened:
@@ -130,7 +130,7 @@ def override(
     if not name.strip():
         raise BadInput("the name of an application is expected, not an empty one")
     says_something = bool(pin or veto or force or clear)
-    place, _ = _find_journal(journal, config, may_be_new=says_something)
+    place, _ = find_journal(journal, config, may_be_new=says_something)
     with closing(_open(place, create=True)) as opened:
         # what is said outlives the run
         name = find_name(opened, name)
@@ -165,7 +165,7 @@ def _to_json(record: ActionRecord) -> dict[str, Any]:
     return {**asdict(record), "status": record.status.value if record.status else None}
 
 
-def _find_journal(journal: str | None, config: Path | None, may_be_new: bool = False) -> tuple[str, bool]:
+def find_journal(journal: str | None, config: Path | None, may_be_new: bool = False) -> tuple[str, bool]:
     """Return the journal's place, and whether it is there: one never written to is empty, not an error."""
     from penstock.settings.model import load_settings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
@@ -39,6 +40,8 @@ MOST_BATCHES = 2
 MOST_TASKS = 256
 """A stage with more tasks is kept as if they were alike."""
 DIGITS = 5
+OVERRUN = 1.05
+"""Times its period that a batch may take: less is noise."""
 
 _Plain = Mapping[str, Any]
 
@@ -80,6 +83,16 @@ def summarise(query: QueryWindow) -> QuerySummary:
         timeline_seconds=dict(query.timeline_seconds),
         critical=write_critical(query.critical[-1]) if query.critical else {},
     )
+
+
+def is_behind(query: QuerySummary) -> bool:
+    """Tell whether batches overrun their period, or more than a period's records are backlog."""
+    period = query.period_seconds or query.batch_seconds or 0.0
+    if query.period_seconds and (query.batch_seconds or 0.0) > OVERRUN * query.period_seconds:
+        return True
+    rates = (query.offered_per_second, query.observed_per_second)
+    fastest = max((rate for rate in rates if math.isfinite(rate)), default=0.0)
+    return math.isfinite(query.backlog_records) and query.backlog_records > fastest * period
 
 
 def measure_figures(window: ApplicationWindow) -> Mapping[str, float]:

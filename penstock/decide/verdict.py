@@ -13,11 +13,15 @@ from penstock.decide.policy import Action, Resize
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Perform this action; `notes` say what the guardrails changed in what was proposed."""
+    """Perform this action; `notes` say what the guardrails changed in what was proposed.
+
+    A `rollback` undoes an earlier action after which things got worse.
+    """
 
     kind: ClassVar[str] = "accepted"
     action: Action | Resize
     notes: tuple[str, ...] = ()
+    rollback: bool = False
 
     @property
     def reason(self) -> str:

@@ -11,7 +11,6 @@ import hmac
 import os
 import re
 import secrets
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ import orjson
 import pyarrow as pa
 
 from penstock.errors import ActionFailed, BadInput
+from penstock.journal.private_files import read_secret
 
 SIGNATURE = "signature"
 UNSIGNED = "no signature: windows are signed where the fleet has a key"
@@ -147,25 +147,9 @@ def _canonical(row: Mapping[str, Any]) -> bytes:
     return orjson.dumps(signed, option=orjson.OPT_SORT_KEYS)
 
 
-MODES = (0o600, 0o400)
-LONGEST = 4096
-"""Bytes that are read of a key file; a key with a long name has a few hundred."""
-
-
 def read_key(path: Path) -> Key:
     """Read a key file; refuse one that is not this user's alone, with the way out."""
-    try:
-        # without waiting, should it be a pipe
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError as error:
-        raise BadInput(f"{path}: the key cannot be read: {error.strerror}") from None
-    try:
-        _check(path, os.fstat(descriptor))
-        text = os.read(descriptor, LONGEST).decode("utf-8", "replace")
-    except OSError as error:
-        raise BadInput(f"{path}: the key cannot be read: {error.strerror}") from None
-    finally:
-        os.close(descriptor)
+    text = read_secret(path, "the key")
     try:
         return parse_key(text)
     except BadInput as error:
@@ -198,16 +182,3 @@ def write_key(path: Path, key: Key) -> None:
             file.write(key.text + "\n")
     except OSError as error:
         raise ActionFailed(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def _check(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise BadInput(f"{path}: not a file that could hold a key")
-    if found.st_uid != os.geteuid():
-        raise BadInput(
-            f"{path}: the key belongs to user {found.st_uid}, not to this one ({os.geteuid()}): "
-            f"use a copy of your own"
-        )
-    mode = stat.S_IMODE(found.st_mode)
-    if mode not in MODES:
-        raise BadInput(f"{path}: the key has mode {mode:04o}, others may get at it: chmod 600 {path}")

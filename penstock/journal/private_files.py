@@ -7,9 +7,12 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.errors import Unsupported
+from penstock.errors import BadInput, Unsupported
 
 ROOT = 0
+SECRET_MODES = (0o600, 0o400)
+LONGEST_SECRET = 4096
+"""Bytes that are read of a file with a secret."""
 SIDES = ("", "-wal", "-shm", "-journal")
 """Files that SQLite keeps beside a database, and believes."""
 
@@ -76,6 +79,35 @@ def close_to_others(path: Path, user: int) -> None:
             found = part.stat()
             if found.st_uid == user and stat.S_IMODE(found.st_mode) & 0o077:
                 part.chmod(0o600)
+
+
+def read_secret(path: Path, what: str) -> str:
+    """Read a file that holds a secret; refuse one that is not this user's alone, with the way out."""
+    try:
+        # without waiting, should it be a pipe
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise BadInput(f"{path}: {what} cannot be read: {error.strerror}") from None
+    try:
+        _check_secret(path, what, os.fstat(descriptor))
+        return os.read(descriptor, LONGEST_SECRET).decode("utf-8", "replace")
+    except OSError as error:
+        raise BadInput(f"{path}: {what} cannot be read: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+
+
+def _check_secret(path: Path, what: str, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise BadInput(f"{path}: not a file that could hold {what}")
+    if found.st_uid != os.geteuid():
+        raise BadInput(
+            f"{path}: {what} belongs to user {found.st_uid}, not to this one ({os.geteuid()}): "
+            f"use a copy of your own"
+        )
+    mode = stat.S_IMODE(found.st_mode)
+    if mode not in SECRET_MODES:
+        raise BadInput(f"{path}: {what} has mode {mode:04o}, others may get at it: chmod 600 {path}")
 
 
 def _parts(file: Path) -> list[Path]:

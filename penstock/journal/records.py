@@ -85,7 +85,7 @@ class ActionRecord:
     """One action from its intent to its measured effect; what has not happened yet is None.
 
     `settings` are Spark's that were to change: key → its values before and after; `judged` are the metrics
-    on which that was decided.
+    on which that was decided. A `rollback` undoes an earlier action.
     """
 
     action_id: int
@@ -111,6 +111,7 @@ class ActionRecord:
     measured: Mapping[str, float] | None = None
     settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     judged: Mapping[str, float] = field(default_factory=dict)
+    rollback: bool = False
 
 
 def plain_answer(answer: Proposal | NotReady) -> Plain:
@@ -148,8 +149,9 @@ def plain_verdict(verdict: Verdict) -> Plain:
     """Return a verdict as plain data."""
     plain: Plain = {"kind": verdict.kind, "reason": verdict.reason}
     match verdict:
-        case Accepted(action, notes):
-            return {**plain, "parallelism": dict(action.planned), "notes": list(notes)}
+        case Accepted(action, notes, rollback):
+            accepted = {**plain, "parallelism": dict(action.planned), "notes": list(notes)}
+            return {**accepted, "rollback": True} if rollback else accepted
         case Rejected(guardrail):
             return {**plain, "guardrail": guardrail}
         case Waiting(_, until):
@@ -217,4 +219,5 @@ def read_action(row: Mapping[str, Any]) -> ActionRecord:
         detail=row["detail"] or "",
         settings=_read_settings(row["held_before"], row["planned"]),
         judged=row["answer"].get("seen", {}),
+        rollback=bool(row["verdict"].get("rollback")),
     )

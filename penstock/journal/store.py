@@ -167,9 +167,12 @@ class Journal:
         """Return actions whose outcome was never written, oldest first."""
         return self._actions(actions.c.application == application, actions.c.ended_at.is_(None))
 
-    def actions(self, application: Named = None, limit: int | None = None) -> tuple[ActionRecord, ...]:
+    def actions(
+        self, application: Named = None, limit: int | None = None, since: float | None = None
+    ) -> tuple[ActionRecord, ...]:
         """Return actions in the order of their intent; a limit keeps the latest."""
-        return self._actions(*_of(actions, application), limit=limit)
+        later = _from(actions.c.intended_at, since)
+        return self._actions(*_of(actions, application), *later, limit=limit)
 
     def action(self, action_id: int) -> ActionRecord:
         """Return one action, or raise NotFound."""
@@ -179,16 +182,18 @@ class Journal:
             raise NotFound(f"there is no action {action_id} in the journal {self.database.name}")
         return found[0]
 
-    def decisions(self, application: Named = None) -> tuple[DecisionRecord, ...]:
+    def decisions(self, application: Named = None, since: float | None = None) -> tuple[DecisionRecord, ...]:
         """Return decisions in the order of their first time."""
-        query = sa.select(decisions).where(*_of(decisions, application))
+        later = _from(decisions.c.last_at, since)
+        query = sa.select(decisions).where(*_of(decisions, application), *later)
         return tuple(map(records.read_decision, self._read(query, decisions)))
 
     def observations(
-        self, application: Named = None, limit: int | None = None
+        self, application: Named = None, limit: int | None = None, since: float | None = None
     ) -> tuple[ObservationRecord, ...]:
         """Return observations in the order in which they were written; a limit keeps the latest."""
-        query = sa.select(observations).where(*_of(observations, application))
+        later = _from(observations.c.at, since)
+        query = sa.select(observations).where(*_of(observations, application), *later)
         return tuple(map(records.read_observation, self._read(query, observations, limit)))
 
     def runs(self, limit: int) -> tuple[RunRecord, ...]:
@@ -337,6 +342,10 @@ def _insert(connection: Connection, table: sa.Table, row: Plain) -> int:
     key = connection.execute(sa.insert(table).values(row)).inserted_primary_key
     assert key is not None
     return int(key[0])
+
+
+def _from(column: sa.Column[Any], since: float | None) -> tuple[sa.ColumnElement[bool], ...]:
+    return () if since is None else (column >= since,)
 
 
 def _of(table: sa.Table, application: Named) -> tuple[sa.ColumnElement[bool], ...]:

@@ -1,4 +1,4 @@
-"""Reads a page over HTTP within a total time and size: whoever answers a byte at a time is not waited for."""
+"""Reads and posts over HTTP within a total time and size: who answers a byte at a time is not waited for."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Mapping
 from typing import ClassVar
 from urllib.parse import SplitResult, urlsplit
 
 from penstock.errors import BadInput
 
 AGENT = "penstock"
+LARGEST_ANSWER = 1 << 20
+TRANSIENT = (408, 425, 429)
+"""Answers after which the same may be taken later."""
 
 
 def fetch_page(url: str, seconds: float, largest: int, accept: str = "*/*") -> bytes:
@@ -20,15 +24,40 @@ def fetch_page(url: str, seconds: float, largest: int, accept: str = "*/*") -> b
 
     No redirect is followed: it would lead where no setting has allowed it, from inside the user's network.
     """
-    fetch = _Fetch(url, seconds, largest, accept)
-    fetch.start()
-    fetch.join(seconds)
-    if fetch.is_alive():
-        fetch.break_off()
-        raise BadInput(f"{url} cannot be read: timed out after {seconds:g} s")
-    if fetch.trouble is not None:
-        raise BadInput(f"{url} cannot be read: {fetch.trouble}") from fetch.trouble
+    fetch = _Fetch(url, seconds, largest, {"Accept": accept})
+    trouble = fetch.wait(seconds)
+    if trouble is not None:
+        raise BadInput(f"{url} cannot be read: {trouble}") from trouble
     return fetch.text
+
+
+class NotTaken(BadInput):
+    """What was posted was not taken; where `is_final` it never will be."""
+
+    def __init__(self, told: str, is_final: bool) -> None:
+        super().__init__(told)
+        self.is_final = is_final
+
+
+def post_page(url: str, body: bytes, headers: Mapping[str, str], seconds: float) -> None:
+    """Post to this address; NotTaken if that takes longer, or the answer is not one of success.
+
+    The address may be a secret, so the error names the host alone. No redirect is followed.
+    """
+    fetch = _Fetch(url, seconds, LARGEST_ANSWER, headers, body)
+    trouble = fetch.wait(seconds)
+    if trouble is not None:
+        status = fetch.status or 0
+        final = 300 <= status < 500 and status not in TRANSIENT
+        raise NotTaken(f"{name_host(url)} does not take it: {trouble}", final) from trouble
+
+
+def name_host(url: str) -> str:
+    """Name the host of an address, without what may be a secret."""
+    try:
+        return urlsplit(url).hostname or "an address without a host"
+    except ValueError:
+        return "an address without a host"
 
 
 class _Fetch(threading.Thread):
@@ -36,15 +65,27 @@ class _Fetch(threading.Thread):
 
     schemes: ClassVar[dict[str, int]] = {"http": 80, "https": 443}
 
-    def __init__(self, url: str, seconds: float, largest: int, accept: str) -> None:
+    def __init__(
+        self, url: str, seconds: float, largest: int, headers: Mapping[str, str], body: bytes | None = None
+    ) -> None:
         super().__init__(name="penstock-fetch", daemon=True)
-        self._url, self._largest, self._accept = url, largest, accept
+        self._url, self._largest, self._headers, self._body = url, largest, headers, body
         self._deadline = time.monotonic() + seconds
         self._lock = threading.Lock()
         self._broken_off = False
         self._line: socket.socket | None = None
         self.text = b""
+        self.status: int | None = None
         self.trouble: Exception | None = None
+
+    def wait(self, seconds: float) -> Exception | None:
+        """Run it, for so long at most; return what went wrong."""
+        self.start()
+        self.join(seconds)
+        if self.is_alive():
+            self.break_off()
+            return TimeoutError(f"timed out after {seconds:g} s")
+        return self.trouble
 
     def run(self) -> None:
         """Fetch it, and keep what went wrong for whoever waits."""
@@ -73,10 +114,13 @@ class _Fetch(threading.Thread):
         connection.sock = self._connect(parts.scheme, host, port)
         try:
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            headers = {"Accept": self._accept, "User-Agent": AGENT, "Connection": "close"}
-            connection.request("GET", target, headers=headers)
+            headers = {**self._headers, "User-Agent": AGENT, "Connection": "close"}
+            method = "GET" if self._body is None else "POST"
+            connection.request(method, target, body=self._body, headers=headers)
             answer = connection.getresponse()
-            if answer.status != http.client.OK:
+            self.status = answer.status
+            taken = answer.status == http.client.OK or (self._body is not None and answer.status // 100 == 2)
+            if not taken:
                 moved = "; redirects are not followed" if 300 <= answer.status < 400 else ""
                 raise ValueError(f"the answer is {answer.status} {answer.reason}{moved}")
             text = answer.read(self._largest + 1)

@@ -19,11 +19,13 @@ from penstock.decide.manager.manager import ScalingManager
 from penstock.decide.manager.restarts import RecommendOnly
 from penstock.decide.policy import Policy
 from penstock.decide.registry import make_policy, policy_entry
+from penstock.decide.sage.sizes import read_executor_memory
 from penstock.decide.surroundings import Surroundings
 from penstock.errors import PenstockError
 from penstock.journal.former_runs import settle_former_runs
 from penstock.journal.notebook import add_memory
 from penstock.journal.store import Journal, journal_at
+from penstock.journal.terms import Terms, remember_terms
 from penstock.migrate.mover import MoveProposer
 from penstock.migrate.spark_mover import SparkMover
 from penstock.observe.executors.metrics import find_sink, listener_on
@@ -42,6 +44,7 @@ from penstock.runtime.spark_ui import SparkTab
 from penstock.runtime.state_control import Repartitioning, StateControl
 from penstock.runtime.status import summarise_timeline
 from penstock.runtime.surroundings import look_around, name_need_policy, report_to_fleet
+from penstock.runtime.telemetry.restarts import RestartWatch
 from penstock.runtime.ui_tab import TabKeeper, render_tab
 from penstock.settings.model import Settings, load_settings
 
@@ -78,7 +81,8 @@ def assemble_autopilot(spark: Any, settings: Settings, report_to: str | None) ->
     policy = _assemble_steered_policy(spark, settings, journal, name, around, report_to)
     loop = assemble_loop(application_id(spark), settings, journal, sized, policy, actuator, mover, desk)
     state = StateControl(loop, mover, Repartitioning(loop.application, journal, mover.bins(spark)))
-    watchers = (closing(mover), _build_scraper(settings), cluster or nullcontext())
+    kept = _keep_terms(spark, settings, journal, name, loop.application)
+    watchers = (closing(mover), _build_scraper(settings), cluster or nullcontext(), kept)
     tab = _build_tab(spark, loop, name) if settings.run.spark_ui_tab else None
     life = _live_with(watchers, journal, loop, name, desk, settings.manager.policy_interval, tab)
     alive = make_patient_check(lambda: spark.sparkContext._jsc is None, SparkStatus(spark).stopped)
@@ -219,12 +223,17 @@ def _live_with(
         if desk is not None:
             desk.start(loop.application, name, loop.resume)
             life.enter_context(closing(desk))
-        life.enter_context(closing(pulse))
-        if tab is None:
-            yield pulse.beat
-        else:
-            life.enter_context(tab)
-            yield lambda now: [tell(now) for tell in (pulse.beat, tab.tell)]
+        tells = [life.enter_context(closing(pulse)).beat]
+        if desk is not None:
+            tells.append(RestartWatch(journal, name, loop.timeline.restarted).look)
+        if tab is not None:
+            tells.append(life.enter_context(tab).tell)
+
+        def after_cycle(now: float) -> None:
+            for tell in tells:
+                tell(now)
+
+        yield after_cycle
 
 
 def _build_tab(spark: Any, loop: Loop, name: str) -> TabKeeper:
@@ -241,6 +250,32 @@ def _build_tab(spark: Any, loop: Loop, name: str) -> TabKeeper:
         return render_tab({**about, "paused": paused, "mode": mode, **summarise_timeline(loop.timeline)})
 
     return TabKeeper(loop.application, lambda: SparkTab(spark), describe, lambda: loop.timeline.version)
+
+
+@contextmanager
+def _keep_terms(
+    spark: Any, settings: Settings, journal: Journal, name: str, application: str
+) -> Iterator[None]:
+    """Write down, as the run begins, what a report of it needs to know later."""
+    remember_terms(journal, time.time(), name, application, read_terms(_read_conf(spark), settings))
+    yield
+
+
+def read_terms(conf: Mapping[str, str], settings: Settings) -> Terms:
+    """Return what a run's executors have, and what it is set to keep."""
+    try:
+        memory, cpus = sum(read_executor_memory(conf)), max(1, int(conf.get("spark.task.cpus", 1)))
+    except (PenstockError, ValueError) as error:
+        log.debug("what executors have is not known: %s", error)
+        memory, cpus = None, 1
+    return Terms(
+        task_cpus=cpus,
+        executor_memory_bytes=memory,
+        max_executors=settings.bounds.most,
+        latency_target=settings.goals.latency_target,
+        price_per_core_hour=settings.prices.per_core_hour,
+        price_per_gb_hour=settings.prices.per_gb_hour,
+    )
 
 
 def _build_scraper(settings: Settings) -> Scraper:

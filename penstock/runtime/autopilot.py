@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.runtime.control import ControlServer
     from penstock.runtime.loop import Cycle, Loop
     from penstock.runtime.state_control import StateControl
+    from penstock.runtime.telemetry.outlets import Outlets
     from penstock.settings.model import Settings
 
 log = logging.getLogger(__name__)
@@ -55,8 +56,9 @@ class Autopilot:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-autopilot", daemon=True)
         self._heart = Heartbeat(settings.manager.policy_interval)
-        self._watchdog = Watchdog(self._heart, loop.application, self._thread)
+        self._watchdog = Watchdog(self._heart, loop.application, self._thread, self._tell_hang)
         self._control: ControlServer | None = None
+        self._outlets: Outlets | None = None
         self._error: str | None = None
         self._warnings: tuple[str, ...] = ()
         self._action_since: float | None = None
@@ -81,6 +83,7 @@ class Autopilot:
         """Begin to watch, and listen for commands; `ended` is called when all of it is over."""
         self._ended = ended
         self._control = self._listen()
+        self._outlets = self._open_outlets()
         self._heart.beat()
         self._thread.start()
         self._watchdog.start()
@@ -105,6 +108,7 @@ class Autopilot:
             **summarise_timeline(self._loop.timeline, known),
             "action_in_flight": self._in_flight(),
             "heartbeat": self._heart.plain(),
+            "notifications": self._outlets.notifications() if self._outlets is not None else {},
             "warnings": [*filter(None, [self._heart.describe()]), *self._notes, *self._warnings],
             "error": self._error,
         }
@@ -189,12 +193,15 @@ class Autopilot:
             self._stopping.set()
             self._watchdog.stop()
             self._loop.leave(self._clock())
-            if self._control is not None:
-                self._control.close()
+            for door in (self._control, self._outlets):
+                if door is not None:
+                    door.close()
 
     def _notice(self, cycle: Cycle) -> None:
         """Keep for the status what the timeline does not hold; a tick between intervals says nothing new."""
         self._sizing.notice(cycle)
+        if self._outlets is not None:
+            self._outlets.notice(cycle)
         if cycle.window is not None:
             self._warnings = cycle.window.warnings
         if cycle.error or cycle.verdict is not None or cycle.window is not None:
@@ -234,6 +241,19 @@ class Autopilot:
             # RuntimeError: no more threads; the user's job can do without our socket
             log.warning("%s: %s", self.application, error)
             return None
+
+    def _tell_hang(self, hangs: str | None) -> None:
+        if self._outlets is not None:
+            self._outlets.tell_hang(hangs)
+
+    def _open_outlets(self) -> Outlets | None:
+        if not self.settings.tell_others:
+            return None
+        from penstock.runtime.telemetry.outlets import Outlets
+
+        outlets = Outlets(self.settings, self.application, self.name, self.status)
+        self._notes += outlets.notes
+        return outlets
 
     def _answer(self, command: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         from penstock.runtime import by_hand

@@ -17,10 +17,20 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredEffect:
+    """What an action brought, beside what was expected of it."""
+
+    action_id: int
+    expected: Mapping[str, float]
+    measured: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class _Ended:
     action_id: int
     at: float
     outcome: Outcome
+    expected: Mapping[str, float]
     measure_at: float
     written: bool = False
 
@@ -32,10 +42,16 @@ class FollowUp:
         self.record = record
         self.effect_delay = effect_delay
         self._last: _Ended | None = None
+        self._measured: MeasuredEffect | None = None
 
-    def follow(self, now: float, action_id: int, outcome: Outcome) -> None:
+    def follow(self, now: float, action_id: int, outcome: Outcome, expected: Mapping[str, float]) -> None:
         """Take over an action that has just ended."""
-        self._last = _Ended(action_id, now, outcome, now + self.effect_delay)
+        self._last = _Ended(action_id, now, outcome, expected, now + self.effect_delay)
+
+    def take_measured(self) -> MeasuredEffect | None:
+        """Return the effect that was measured since the last call."""
+        found, self._measured = self._measured, None
+        return found
 
     def settle(self) -> None:
         """Write an outcome that is not written yet."""
@@ -51,7 +67,9 @@ class FollowUp:
         last = self._last
         if last is None or window.start < last.at or not (last_chance or now >= last.measure_at):
             return
-        self._write(lambda: self.record.effect(now, last.action_id, measure_figures(window)))
+        figures = measure_figures(window)
+        self._write(lambda: self.record.effect(now, last.action_id, figures))
+        self._measured = MeasuredEffect(last.action_id, last.expected, figures)
         self._last = None
 
     def clock_went_back(self, now: float) -> None:

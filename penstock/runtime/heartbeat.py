@@ -64,8 +64,15 @@ class Heartbeat:
 class Watchdog:
     """Says in the log that the loop hangs, and where; from a thread of its own, since the loop's cannot."""
 
-    def __init__(self, heart: Heartbeat, application: str, watched: threading.Thread) -> None:
-        self._heart, self._application, self._watched = heart, application, watched
+    def __init__(
+        self,
+        heart: Heartbeat,
+        application: str,
+        watched: threading.Thread,
+        tell: Callable[[str | None], None] = lambda hangs: None,
+    ) -> None:
+        """`tell` is called once with how it hangs, and once with None when it goes on."""
+        self._heart, self._application, self._watched, self._tell = heart, application, watched, tell
         self._ended = threading.Event()
         self._told = False
         self._thread = threading.Thread(target=self._run, name="penstock-watchdog", daemon=True)
@@ -88,6 +95,8 @@ class Watchdog:
             log.error("%s: %s; it is at:\n%s", self._application, hangs, self._find_place())
         if hangs is None and self._told:
             log.warning("%s: the autopilot's loop goes on", self._application)
+        if (hangs is not None) != self._told:
+            self._tell(hangs)
         self._told = hangs is not None
 
     def _run(self) -> None:

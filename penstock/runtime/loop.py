@@ -15,7 +15,7 @@ from penstock.decide.policy import Action, Hold, MoveState, Proposal, Resize, Sc
 from penstock.decide.verdict import Accepted, Verdict, Waiting
 from penstock.errors import ActionFailed, JournalUnavailable, PenstockError, SparkUnavailable, Unsupported
 from penstock.runtime.fallback import NoMetrics
-from penstock.runtime.follow_up import FollowUp, conclude_left_open
+from penstock.runtime.follow_up import FollowUp, MeasuredEffect, conclude_left_open
 from penstock.runtime.ports import Actuator, Ports
 from penstock.runtime.timeline import Timeline
 
@@ -49,7 +49,9 @@ class Cycle:
     answer: Proposal | NotReady | None = None
     verdict: Verdict | None = None
     action: Action | None = None
+    action_id: int | None = None
     outcome: Outcome | None = None
+    effect: MeasuredEffect | None = None
     paused: str | None = None
     error: str | None = None
 
@@ -94,8 +96,11 @@ class Loop:
         except Exception as problem:
             log.exception("%s: the autopilot failed in a cycle", self.application)
             error = self._count_failure(problem)
-        if self._under_way or self.paused or error:
-            cycle = replace(cycle, action=self.action_under_way, paused=self.paused, error=error)
+        effect = self._follow_up.take_measured()
+        if self._under_way or self.paused or error or effect:
+            action_id = self._under_way.action_id if self._under_way else None
+            cycle = replace(cycle, action=self.action_under_way, action_id=action_id, effect=effect)
+            cycle = replace(cycle, paused=self.paused, error=error)
         self._tell(cycle)
         return cycle
 
@@ -298,7 +303,7 @@ class Loop:
             raise
         finally:
             self._ordered = waits
-        self.timeline.decided(now, verdict)
+        self.timeline.decided(now, verdict, by_hand=True)
         return outcome
 
     def _begin(
@@ -327,7 +332,7 @@ class Loop:
     def _end(self, now: float, under_way: _UnderWay, outcome: Outcome) -> Outcome:
         self._under_way = None
         self._distrust_before(now, "the last change")
-        self._follow_up.follow(now, under_way.action_id, outcome)
+        self._follow_up.follow(now, under_way.action_id, outcome, under_way.action.expected.figures)
         if isinstance(under_way.action, Scale):
             self.manager.action_ended(now, under_way.action, outcome)
         return outcome
@@ -373,6 +378,10 @@ class Loop:
         if cycle.error and cycle.error != self._last_error:
             log.warning("%s: stepping aside: %s", self.application, cycle.error)
         self._last_error = cycle.error
+        if cycle.error:
+            self.timeline.failed()
+        if cycle.effect:
+            self.timeline.measured(cycle.effect.expected, cycle.effect.measured)
         if cycle.window:
             self.timeline.saw(cycle.at, cycle.window, cycle.answer)
         if cycle.verdict:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from penstock.dataflow.summary import QuerySummary
+from penstock.dataflow.summary import QuerySummary, is_behind
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.policy import BINS
 from penstock.decide.verdict import CountedVerdict
+from penstock.runtime.tally import KINDS, name_change
 from penstock.runtime.timeline import EndedAction, Timeline, TimelinePoint
 
-KINDS = {"nothing-to-do": "hold", "waiting": "wait", "rejected": "rejected"}
 DECISIONS_KEPT = 200
 WINDOWS_KEPT = 100
 
@@ -43,6 +43,7 @@ def summarise_timeline(timeline: Timeline, known: str | None = None) -> Plain:
         "last_decision": {key: latest[key] for key in ("at", "kind", "reason")} if latest else None,
         "recent": recent,
         "decisions": decisions[-DECISIONS_KEPT:],
+        "totals": timeline.totals,
     }
 
 
@@ -123,7 +124,8 @@ def _queries(points: Sequence[TimelinePoint], slots_needed: float | None) -> lis
             key: drop_unknown(value) if isinstance(value, float) else value
             for key, value in asdict(query).items()
         }
-        | {"slots_needed": own, "critical_windows": list_critical_windows(points, query.name)}
+        | {"slots_needed": own, "behind": is_behind(query)}
+        | {"critical_windows": list_critical_windows(points, query.name)}
         for query in queries
     ]
 
@@ -154,8 +156,8 @@ def _change(before: int | None, planned: Mapping[str, int]) -> Plain:
     after = planned.get(EXECUTORS)
     if after is None and BINS in planned:
         return {"kind": "move-state", "bins": planned[BINS]}
-    shrinks = before is not None and after is not None and after < before
-    return {"kind": "scale-in" if shrinks else "scale-out", "from": before, "to": after}
+    held = {} if before is None else {EXECUTORS: before}
+    return {"kind": name_change(held, planned), "from": before, "to": after}
 
 
 def _held_at(points: Sequence[TimelinePoint], at: float) -> int | None:

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from penstock.dataflow.costs.foresight import Outlook
 from penstock.dataflow.readiness import NotReady
@@ -15,6 +16,7 @@ from penstock.dataflow.window import ApplicationWindow
 from penstock.decide.outcome import Outcome
 from penstock.decide.policy import Hold, Proposal, Scale
 from penstock.decide.verdict import CountedVerdict, Verdict, VerdictLog
+from penstock.runtime.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Timeline:
         self._points: deque[TimelinePoint] = deque(maxlen=length)
         self._verdicts = VerdictLog(length)
         self._outcomes: deque[EndedAction] = deque(maxlen=length)
+        self._tally = Tally()
         self._lock = threading.Lock()
         self._name, self._changes = secrets.token_hex(4), 0
         self.usage = Usage()
@@ -92,6 +95,12 @@ class Timeline:
         with self._lock:
             return tuple(self._outcomes)
 
+    @property
+    def totals(self) -> dict[str, Any]:
+        """Counts since the start, as plain data."""
+        with self._lock:
+            return self._tally.plain()
+
     def saw(self, now: float, window: ApplicationWindow, answer: Proposal | NotReady | None) -> None:
         """Add a point; a window in which nothing was proposed has no answer."""
         if self._points.maxlen == 0:
@@ -105,14 +114,16 @@ class Timeline:
             self._points.append(point)
             self.outlooks = answer.outlooks if isinstance(answer, Hold | Scale) else self.outlooks
             self._changes += 1
+            self._tally.saw(window)
 
-    def decided(self, now: float, verdict: Verdict) -> None:
+    def decided(self, now: float, verdict: Verdict, by_hand: bool = False) -> None:
         """Add a verdict, or count the last one again if this one says the same."""
         if self._points.maxlen == 0:
             return
         with self._lock:
             self._verdicts.add(now, verdict)
             self._changes += 1
+            self._tally.decided(verdict, self._points[-1].parallelism if self._points else {}, by_hand)
 
     def ended(self, now: float, outcome: Outcome) -> None:
         """Add an outcome."""
@@ -120,6 +131,22 @@ class Timeline:
             self._outcomes.append(EndedAction(now, outcome))
             self._verdicts.close_last()
             self._changes += 1
+            self._tally.ended(outcome)
+
+    def measured(self, expected: Mapping[str, float], measured: Mapping[str, float]) -> None:
+        """Compare the effect of the last action with what was expected of it."""
+        with self._lock:
+            self._tally.measured(expected, measured)
+
+    def failed(self) -> None:
+        """Count a cycle that ended with an error."""
+        with self._lock:
+            self._tally.failed()
+
+    def restarted(self, at_by_status: Mapping[str, float]) -> None:
+        """Keep when restarts ended last, by how they ended."""
+        with self._lock:
+            self._tally.restarted(at_by_status)
 
 
 def _figures(answer: Proposal | NotReady | None) -> Mapping[str, float]:

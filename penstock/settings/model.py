@@ -42,6 +42,7 @@ from penstock.settings.sources import (
     from_yaml,
     suggest_setting,
 )
+from penstock.settings.telemetry import MetricsSettings, NotificationSettings, PriceSettings, TraceSettings
 from penstock.units.section import BadValue, Section, SectionType
 from penstock.units.texts import read_text
 
@@ -75,6 +76,10 @@ class Settings:
     reactive: ReactiveSettings
     dynamic_allocation: DynamicAllocationSettings
     trigger_interval: TriggerIntervalSettings
+    metrics: MetricsSettings
+    notifications: NotificationSettings
+    traces: TraceSettings
+    prices: PriceSettings
 
     def __init__(self, **given: object) -> None:
         for name, kind in section_kinds().items():
@@ -88,6 +93,11 @@ class Settings:
     def section(self, kind: type[SectionType], /) -> SectionType:
         """Return the section of this kind."""
         return next(one for one in vars(self).values() if type(one) is kind)
+
+    @property
+    def tell_others(self) -> bool:
+        """True if metrics are served, or somebody is told what happens."""
+        return any((self.metrics.address, self.notifications.webhooks_file, self.traces.endpoint))
 
     def change(self, **given: object) -> Settings:
         """Return a copy with other values; how sections fit each other is not asked again."""

@@ -165,6 +165,9 @@ OptionalCount = Annotated[int | None, BeforeValidator(_optional_number)]
 Ratio = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
 OrOff = BeforeValidator(_off)
 """For choices among words of which one is `off`."""
+OptionalRatio = Annotated[
+    Annotated[float, Field(allow_inf_nan=False)] | None, BeforeValidator(_optional_number)
+]
 OptionalSize = Annotated[float | None, BeforeValidator(_optional_size)]
 OptionalText = Annotated[str | None, BeforeValidator(_optional_text)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]

@@ -20,7 +20,13 @@ def opened_browser(dark: bool = False, width: int = 1400, height: int = 1000) ->
     """Open a browser, in light or dark and of this size, and close it at the end."""
     options = ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--lang=en"):
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+        "--lang=en",
+    ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = Chrome(options=options, service=Service("/usr/bin/chromedriver"))
@@ -57,4 +63,6 @@ def wait_for_script(browser: Chrome, script: str) -> Any:
 
 def list_complaints(browser: Chrome) -> list[str]:
     """List what the browser complained about since it was last asked."""
-    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+    return [
+        entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")
+    ]

@@ -119,10 +119,10 @@ def test_a_key_that_others_may_read_is_refused_with_the_way_out(tmp_path: Path, 
 def test_key_files_that_are_none(tmp_path: Path):
     with pytest.raises(BadInput, match="No such file"):
         read_key(tmp_path / "nothing")
-    with pytest.raises(BadInput, match="not a file that could hold a key"):
+    with pytest.raises(BadInput, match="not a file that could hold the key"):
         read_key(tmp_path)
     os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(BadInput, match="not a file that could hold a key"):
+    with pytest.raises(BadInput, match="not a file that could hold the key"):
         read_key(tmp_path / "pipe")
     (tmp_path / "text").write_text("secret words")
     (tmp_path / "text").chmod(0o600)

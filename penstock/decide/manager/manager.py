@@ -372,7 +372,7 @@ class ScalingManager:
         wanted = {unit: min(size, self.bounds.most) for unit, size in uncut.items()}
         trial = Trial(scale, dict(situation.held), self.state.measured, rollback, wanted=wanted)
         self.state = replace(self.state, prepared=trial)
-        return Accepted(scale, tuple(notes))
+        return Accepted(scale, tuple(notes), rollback)
 
 
 def _log_rejection(window: ApplicationWindow, verdict: Verdict) -> None:

@@ -46,10 +46,7 @@ _HEAPS = (Parameter.HEAP, Parameter.DRIVER_HEAP)
 
 def held_from(conf: Mapping[str, str], window: ApplicationWindow) -> HeldSize:
     """Return the size of an application whose executors are those of the window."""
-    heap = size_in_bytes(conf.get("spark.executor.memory", "1g"), "spark.executor.memory")
-    factor = float(conf.get("spark.executor.memoryOverheadFactor", _FACTOR))
-    given = conf.get("spark.executor.memoryOverhead")
-    overhead = size_in_bytes(given, "spark.executor.memoryOverhead") if given else max(heap * factor, _LEAST)
+    heap, overhead = read_executor_memory(conf)
     task_cpus = max(1, int(conf.get("spark.task.cpus", 1)))
     # Spark tells slots, which are cores for task_cpus each
     slots = max((executor.cores for executor in window.executors), default=1)
@@ -61,6 +58,16 @@ def held_from(conf: Mapping[str, str], window: ApplicationWindow) -> HeldSize:
         cores=slots * task_cpus,
         task_cpus=task_cpus,
         driver_heap_bytes=size_in_bytes(conf.get("spark.driver.memory", "1g"), "spark.driver.memory"),
+    )
+
+
+def read_executor_memory(conf: Mapping[str, str]) -> tuple[float, float]:
+    """Return the bytes of an executor's heap, and of what it has beside it."""
+    heap = size_in_bytes(conf.get("spark.executor.memory", "1g"), "spark.executor.memory")
+    factor = float(conf.get("spark.executor.memoryOverheadFactor", _FACTOR))
+    given = conf.get("spark.executor.memoryOverhead")
+    return heap, size_in_bytes(given, "spark.executor.memoryOverhead") if given else max(
+        heap * factor, _LEAST
     )
 
 

@@ -1,0 +1,50 @@
+"""The terms of a run, kept for reports: what its executors have, what it was set to keep, and prices."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.journal.ports import Memories
+
+log = logging.getLogger(__name__)
+
+KIND = "terms"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is known of one run; None where it is not."""
+
+    task_cpus: int = 1
+    executor_memory_bytes: float | None = None
+    max_executors: int | None = None
+    latency_target: float | None = None
+    price_per_core_hour: float | None = None
+    price_per_gb_hour: float | None = None
+
+
+def remember_terms(memories: Memories, now: float, name: str, application: str, terms: Terms) -> None:
+    """Keep the terms of a run; raises nothing, since a report can do without."""
+    try:
+        memories.remember(now, name, KIND, application, asdict(terms))
+    except PenstockError as error:
+        log.debug("%s: the terms of the run are not in the journal: %s", application, error)
+
+
+def recall_terms(memories: Memories, name: str) -> dict[str, Terms]:
+    """Return the terms of each run of a name, by its id, the oldest first."""
+    known = {field.name for field in fields(Terms)}
+    return {run: _read(body, known) for run, body in memories.recall(name, KIND).items()}
+
+
+def _read(body: Mapping[str, Any], known: set[str]) -> Terms:
+    """Read what is a number; another version may have written more."""
+    return Terms(**{key: value for key, value in body.items() if key in known and _is_number(value)})
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,1 @@
+"""What an autopilot tells others of itself: metrics to scrape, notifications, spans; never in its loop."""
