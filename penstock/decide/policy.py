@@ -40,10 +40,15 @@ class ExpectedEffect:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Leave the application as it is."""
+    """Leave the application as it is, or with `stands`, as the policy's last decision wants it.
+
+    The manager takes several answers in a row together, so a policy that decides less often than it is asked
+    would never get its way if its answers between two decisions did not say that the last one stands.
+    """
 
     reason: str
     figures: Mapping[str, float] = field(default_factory=dict)
+    stands: bool = False
 
 
 @dataclass(frozen=True, slots=True)
