@@ -1,7 +1,7 @@
 """Instances that do nothing while the others have no time left and a backlog grows: they count as lost.
 
-DS2 takes an instance without useful time to be as fast as the others, since it has no rate of its own. That is
-right for one that got no record, and wrong for one that died: its operator would be short for ever.
+DS2 takes an instance without useful time to be as fast as the others, since it has no rate of its own. That
+is right for one that got no record, and wrong for one that died: its operator would be short for ever.
 """
 
 from __future__ import annotations

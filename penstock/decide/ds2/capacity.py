@@ -59,7 +59,7 @@ class CapacityMemory:
         self._level = SteadyLevel()
         self._held = 0
         self._overtaken: dict[int, tuple[float, int]] = {}
-        """Size → its capacity when it was left for a larger one that did more for each instance, how often."""
+        """Size → its capacity when left for a larger one that did more for each instance, and how often."""
 
     def observe(self, held: int, capacity: float) -> None:
         """Take in the capacity of `held` instances over one window."""

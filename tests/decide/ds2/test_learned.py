@@ -16,10 +16,10 @@ from penstock.decide.ds2.policy import Ds2Policy
 from penstock.decide.goals import Goals
 from penstock.decide.policy import Hold, Learner, Scale
 from penstock.decide.registry import policy_entry
+from penstock.plugins.windows import on_slots
 from penstock.simulate.loading import parse
 from penstock.simulate.measures import measure
 from penstock.simulate.run import run_policy
-from tests.contract.test_policies import on_slots
 from tests.decide.built import built
 from tests.decide.pipelines import Pipeline
 
