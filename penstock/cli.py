@@ -23,6 +23,7 @@ from penstock.commands import (
     metrics,
     offline,
     pipeline,
+    policies,
     report,
     run,
 )
@@ -34,7 +35,7 @@ _OUTPUT_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _COMMANDS: tuple[Callable[..., None], ...] = (
     *(live.watch, live.status, live.health, live.pause, live.resume),
     *(live.state, live.rebalance, live.drain, dashboard.dashboard),
-    *(offline.decide, offline.policies, offline.simulate, offline.replay),
+    *(offline.decide, policies.policies, policies.check_policy, offline.simulate, offline.replay),
     *(journal.actions, journal.explain, journal.override, report.report, diagnosis.diagnose),
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
@@ -62,7 +63,7 @@ app = typer.Typer(
 # what follows the script belongs to the script, options too
 app.command("run", context_settings={"allow_interspersed_args": False})(report_errors(run.run))
 for command in _COMMANDS:
-    app.command(command.__name__)(report_errors(command))
+    app.command(command.__name__.replace("_", "-"))(report_errors(command))
 for name, (summary, members) in _GROUPS.items():
     group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     for member in members:

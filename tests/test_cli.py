@@ -140,7 +140,17 @@ def test_policies(capsys: Captured) -> None:
     listed = last_json(capsys)["policies"]
     assert {one["name"] for one in listed} == set(POLICIES)
     for one in listed:
-        assert set(one) == {"name", "summary", "needs", "promises", "choose_when", "usable_in", "baseline"}
+        assert set(one) == {
+            "name",
+            "summary",
+            "needs",
+            "promises",
+            "choose_when",
+            "usable_in",
+            "baseline",
+            "origin",
+        }
+    assert {one["origin"] for one in listed} == {"penstock"}
     baselines = [one["baseline"] for one in listed]
     assert baselines == sorted(baselines)
     usable = {one["name"]: one["usable_in"] for one in listed}

@@ -23,14 +23,14 @@ Conf = Annotated[
 
 def config(file: Config = None, conf: Conf = None, as_json: Json = False) -> None:
     """Print the settings in effect, and where each came from."""
-    from penstock.decide.registry import policy_entry
     from penstock.fleet.kafka import hide_options
     from penstock.journal.ports import hide_password
+    from penstock.plugins.finding import find_policy
     from penstock.settings.model import collect_given, load_settings
 
     spark_conf = parse_conf(conf or ())
     settings = load_settings(file, os.environ, spark_conf)
-    policy_entry(settings.run.policy)
+    find_policy(settings.run.policy)
     values = settings.flat() | {
         "journal": hide_password(settings.run.journal),
         "fleet_kafka_options": hide_options(settings.membership.kafka_options),

@@ -72,17 +72,6 @@ def decide(  # noqa: PLR0913, PLR0917 - a command has as many options as its use
     answer(decisions.to_json(), as_json, render_offline_decisions(decisions))
 
 
-def policies(as_json: Json = False) -> None:
-    """List the policies: what each needs, and when to choose it."""
-    from penstock.decide.registry import POLICIES
-    from penstock.view.decisions_terminal import render_policies
-
-    entries = sorted(POLICIES.values(), key=lambda entry: entry.baseline)
-    told = ("name", "summary", "needs", "promises", "choose_when", "usable_in", "baseline")
-    listed = [{key: getattr(entry, key) for key in told} for entry in entries]
-    answer({"policies": listed}, as_json, render_policies(entries))
-
-
 def simulate(  # noqa: PLR0913, PLR0917 - a command has as many options as its users need
     scenario: Annotated[
         str | None,
@@ -134,13 +123,13 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Say what another policy would have decided, from a journal."""
-    from penstock.decide.registry import make_policy
     from penstock.journal.ports import hide_password
+    from penstock.plugins.finding import find_policy
     from penstock.settings.model import load_settings
     from penstock.view.simulation_terminal import render_replay
 
     settings = load_settings(config)
-    found, observations = replay_journal(journal, app, make_policy(policy, settings), settings)
+    found, observations = replay_journal(journal, app, find_policy(policy).make(settings), settings)
     if html is not None:
         from penstock.view.simulation_page import render_replay_page
 
@@ -153,10 +142,10 @@ def _choose_decider(
 ) -> Decider:
     """Return how the policy of this name decides from recorded rates; an error says what it lacks."""
     from penstock.decide.offline.decisions import decide_by_policy, decide_offline
-    from penstock.decide.registry import policy_entry
+    from penstock.plugins.finding import find_policy
     from penstock.settings.model import load_settings
 
-    entry = policy_entry(name)
+    entry = find_policy(name)
     if entry.recordings_lack:
         lack = f"{name!r} decides by {entry.recordings_lack}, which recorded rates do not tell"
         raise BadInput(f"--policy: {lack}; simulate and replay know them")
@@ -202,12 +191,13 @@ def _list_scenarios(as_json: bool) -> None:
 
 def _load_experiment(scenario: str | None, policies: Iterable[str], initial: Iterable[str]) -> Experiment:
     """Load a scenario for these policies; say of which of them nothing is to be expected."""
-    from penstock.decide.registry import OPERATORS, SLOTS, policy_entry
+    from penstock.decide.registry import OPERATORS, SLOTS
+    from penstock.plugins.finding import find_policy
     from penstock.simulate.loading import load
 
     if scenario is None:
         raise BadInput("simulate: name a scenario file, or a shipped scenario: `penstock simulate --list`")
-    entries = [policy_entry(name) for name in policies]
+    entries = [find_policy(name) for name in policies]
     experiment = load(scenario).starting_with(parse_initial(initial))
     has = SLOTS if experiment.shares_slots else OPERATORS
     for entry in entries:

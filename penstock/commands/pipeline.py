@@ -177,12 +177,12 @@ def _find_pipeline(name: str | None, config: Path | None) -> control.Running:
 
 
 def _check_policy(policy: str | None, config: Path | None, spark_conf: dict[str, str]) -> None:
-    from penstock.decide.registry import policy_entry
+    from penstock.plugins.finding import find_policy
     from penstock.settings.model import load_settings
 
     chosen = {} if policy is None else {"policy": policy}
     name = load_settings(config, spark_conf=spark_conf, arguments=chosen).run.policy
-    policy_entry(name).check_place("pipeline run")
+    find_policy(name).check_place("pipeline run")
 
 
 def attend_pipeline(handle: PipelineHandle, seconds: float | None) -> dict[str, Any]:

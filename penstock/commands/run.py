@@ -138,13 +138,13 @@ def _check(
     script: Path, config: Path | None, spark_conf: Mapping[str, str], chosen: Mapping[str, str]
 ) -> Settings:
     """Complain before the script starts, not when Spark is already up."""
-    from penstock.decide.registry import policy_entry
+    from penstock.plugins.finding import find_policy
     from penstock.settings.model import load_settings
 
     if not script.is_file():
         raise BadInput(f"{script}: no such file")
     settings = load_settings(config, os.environ, spark_conf, chosen)
-    policy_entry(settings.run.policy).check_place("run")
+    find_policy(settings.run.policy).check_place("run")
     return settings
 
 

@@ -41,12 +41,17 @@ class ExpectedEffect:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Leave the application as it is."""
+    """Leave the application as it is, or with `stands`, as the policy's last decision wants it.
+
+    The manager takes several answers in a row together, so a policy that decides less often than it is asked
+    would never get its way if its answers between two decisions did not say that the last one stands.
+    """
 
     reason: str
     figures: Mapping[str, float] = field(default_factory=dict)
     outlooks: tuple[Outlook, ...] = field(default=(), compare=False, repr=False)
     """What other sizes would be foreseen from, where costs were fitted."""
+    stands: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,10 @@ PLACES: Mapping[str, frozenset[str]] = {
 """Command → what it has to be sized; a scenario or a journal has one of both."""
 
 
+BUILT_IN = "penstock"
+"""The origin of Penstock's own policies."""
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyEntry:
     """A policy that can be asked for: what it is made of, and what to know before choosing it.
@@ -55,6 +59,7 @@ class PolicyEntry:
     `sizes` is what it can size; of anything else it only says that it cannot.
     Without any of the settings that it `requires`, the policy decides nothing.
     A `baseline` is there to be compared with, in simulations above all, not to be chosen.
+    `origin` is where it comes from: Penstock itself, or an installed package.
     `recordings_lack` is what it decides by that recorded rates do not tell; empty where they tell enough.
     """
 
@@ -70,6 +75,7 @@ class PolicyEntry:
     requires: tuple[tuple[type[Section], str], ...] = ()
     forecasts: bool = False
     asks_around: bool = False
+    origin: str = BUILT_IN
     sizes: frozenset[str] = frozenset({SLOTS, OPERATORS})
 
     @property
@@ -108,7 +114,7 @@ class PolicyEntry:
         return kind.outer_name(name)
 
 
-def _with_forecast(inner: PolicyEntry) -> PolicyEntry:
+def add_forecast(inner: PolicyEntry) -> PolicyEntry:
     """Return the entry of a policy with a forecast, whatever the setting says."""
     return replace(
         inner,
@@ -286,7 +292,7 @@ _PLAIN: Mapping[str, PolicyEntry] = {
 }
 
 
-POLICIES: Mapping[str, PolicyEntry] = {**_PLAIN, "forecast:ds2": _with_forecast(_PLAIN["ds2"])}
+POLICIES: Mapping[str, PolicyEntry] = {**_PLAIN, "forecast:ds2": add_forecast(_PLAIN["ds2"])}
 """All that are listed; `forecast:` may stand before any other name, too."""
 
 
@@ -295,7 +301,7 @@ def policy_entry(name: str) -> PolicyEntry:
     if name in POLICIES:
         return POLICIES[name]
     if name.startswith(PREFIX) and name.removeprefix(PREFIX) in _PLAIN:
-        return _with_forecast(_PLAIN[name.removeprefix(PREFIX)])
+        return add_forecast(_PLAIN[name.removeprefix(PREFIX)])
     raise BadSettings(f"policy: unknown policy {name!r}{suggest_name(name, sorted(POLICIES), cutoff=0.3)}")
 
 

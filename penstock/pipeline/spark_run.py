@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from penstock.act.actuator import ExecutorActuator
 from penstock.act.spark_executors import SparkExecutors
 from penstock.decide.limits import UnitLimits, WithinLimits
-from penstock.decide.registry import policy_entry
 from penstock.decide.surroundings import Surroundings
 from penstock.errors import BadInput, JournalUnavailable, Unsupported
 from penstock.journal.leading import Leadership, LeaseKeeper
@@ -35,6 +34,7 @@ from penstock.pipeline.spark_schemas import SparkLooker, check_all, check_start,
 from penstock.pipeline.spark_term import ExistingQuery, OutsideReadings, PipelineSource, Queries, Term
 from penstock.pipeline.state_moves import StateSpreader
 from penstock.pipeline.topics import Files, Layout
+from penstock.plugins.finding import find_policy
 from penstock.runtime.assembly import assemble_loop, assemble_policy, read_settings
 from penstock.runtime.loop import Loop
 from penstock.runtime.ports import Actuator
@@ -92,7 +92,7 @@ def run(  # noqa: PLR0913
     complete(pipeline, SparkLooker(spark))
     pipeline.check()
     effective = _load_settings(pipeline, spark, policy, settings)
-    entry = policy_entry(effective.run.policy)
+    entry = find_policy(effective.run.policy)
     entry.check_place("pipeline run")
     entry.make(effective)
     period, patience = _parse_seconds("trigger", trigger), _parse_seconds("lease", lease, LEAST_LEASE_SECONDS)

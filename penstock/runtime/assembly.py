@@ -18,7 +18,6 @@ from penstock.act.spark_executors import SparkExecutors
 from penstock.decide.manager.manager import ScalingManager
 from penstock.decide.manager.restarts import RecommendOnly
 from penstock.decide.policy import Policy
-from penstock.decide.registry import make_policy, policy_entry
 from penstock.decide.sage.sizes import read_executor_memory
 from penstock.decide.surroundings import Surroundings
 from penstock.errors import PenstockError
@@ -35,6 +34,7 @@ from penstock.observe.services.scraping import Scraper, list_scrapes
 from penstock.observe.spark_session import application_id, application_name, can_change_executors
 from penstock.observe.spark_source import SparkSource
 from penstock.observe.spark_status import SparkStatus
+from penstock.plugins.finding import find_policy
 from penstock.runtime.autopilot import Autopilot
 from penstock.runtime.fallback import SourceWithFallback
 from penstock.runtime.heartbeat import JournalPulse
@@ -68,7 +68,7 @@ def read_settings(
 
 def assemble_autopilot(spark: Any, settings: Settings, report_to: str | None) -> Autopilot:
     """Put the autopilot of an application together; observing only means that no actuator is built."""
-    policy_entry(settings.run.policy).check_place("run")
+    find_policy(settings.run.policy).check_place("run")
     journal = journal_at(settings.run.journal, retained=settings.run.retained_observations)
     name, desk = application_name(spark), _build_desk(spark, settings, journal)
     analyse = settings.manager.critical_path != "off"
@@ -91,7 +91,7 @@ def assemble_autopilot(spark: Any, settings: Settings, report_to: str | None) ->
 
 def assemble_policy(settings: Settings, journal: Journal, name: str, around: Surroundings) -> Policy:
     """Make the policy of the settings; what it learns is kept in the journal under `name`."""
-    return add_memory(make_policy(settings.run.policy, settings, around), journal, name)
+    return add_memory(find_policy(settings.run.policy).make(settings, around), journal, name)
 
 
 def assemble_loop(

@@ -33,13 +33,15 @@ from penstock.simulate.scenario import (
     SourceSpec,
 )
 from penstock.units.fields import suggest_name
-from penstock.units.texts import parse_yaml, read_text
+from penstock.units.texts import LONGEST_SHOWN, cut_text, parse_yaml, read_text
 
 SHIPPED = Path(str(files("penstock.simulate") / "scenarios"))
 NO_SETTINGS_OF_A_SCENARIO = frozenset({"policy", "mode", "journal", "runtime_directory", "control_socket"})
 """Settings without a meaning here: policies are named on the command line, and nothing is written."""
 MOST_FOLLOWED = 20_000_000
 """Records that a simulation of single records may have to follow from its sources."""
+MOST_OPERATOR_SECONDS = 8_000_000
+"""Seconds times operators of one run, each some hundred bytes: three operators for a month."""
 MODELS: Mapping[str, type[BaseModel]] = {
     **{"sources": SourceSpec, "operators": OperatorSpec, "scaling": ScalingSpec, "slowdowns": Slowdown},
     **{"failures": Failures, "interference": Interference, "neighbours": Neighbours, "batches": BatchSpec},
@@ -209,13 +211,14 @@ def explain_error(error: ValidationError) -> str:
     if location[-2:] == ["distribution", "kind"]:
         kind = str(first["input"])
         return f"{key}: unknown distribution {kind!r}{suggest_name(kind, KINDS)}"
-    message = first["msg"].removeprefix("Value error, ")
-    got = "" if first["type"] == "missing" else f", got {first['input']!r}"
+    message = cut_text(first["msg"].removeprefix("Value error, "), LONGEST_SHOWN)
+    got = "" if first["type"] == "missing" else f", got {cut_text(repr(first['input']), LONGEST_SHOWN)}"
     return f"{key}: {message[:1].lower()}{message[1:]}{got}"
 
 
 def _check_parts(scenario: Scenario, graph: LogicalGraph) -> None:
     """Raise BadInput with the key of the first part that does not fit the others."""
+    _check_extent(scenario, graph)
     for number, slow in enumerate(scenario.slowdowns):
         _check_operator(f"slowdowns.{number}", slow.operator, graph.index)
         if slow.end <= slow.start:
@@ -229,6 +232,19 @@ def _check_parts(scenario: Scenario, graph: LogicalGraph) -> None:
         _check_events(scenario)
     if scenario.batches is not None:
         _check_batches(scenario)
+
+
+def _check_extent(scenario: Scenario, graph: LogicalGraph) -> None:
+    """Reject what leaves nothing to decide, and what no memory holds."""
+    if scenario.batches is None and not any(spec.scalable for spec in scenario.operators.values()):
+        raise BadInput("operators: none of them can be scaled, so there is nothing to decide")
+    seconds, operators = int(scenario.duration), len(graph.operators)
+    if seconds * operators > MOST_OPERATOR_SECONDS:
+        most = MOST_OPERATOR_SECONDS // operators // 86400
+        raise BadInput(
+            f"duration: {seconds:,} s of {operators} operators are too much to simulate at once; "
+            f"take at most {most} days"
+        )
 
 
 def _check_operator(key: str, name: str, known: Iterable[str]) -> None:

@@ -13,10 +13,10 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ExecutorState, SlotQuery, SlotWindow, SourceRate
 from penstock.decide.manager.manager import ScalingManager
 from penstock.decide.policy import Policy
-from penstock.decide.registry import make_policy
 from penstock.decide.verdict import CountedVerdict
 from penstock.journal.records import ActionRecord
 from penstock.observe.sources.offered import unread_records
+from penstock.plugins.finding import find_policy
 from penstock.runtime.loop import Loop, LoopSettings
 from penstock.runtime.ports import Ports, Source
 from penstock.simulate.batches import VirtualBatches
@@ -48,8 +48,8 @@ class Run:
 
 
 def simulate(experiment: Experiment, policy: str, seed: int = 0) -> Run:
-    """Run a registered policy by its name; the same seed gives the same run."""
-    return run_policy(experiment, make_policy(policy, experiment.settings), seed)
+    """Run a policy by its name; the same seed gives the same run."""
+    return run_policy(experiment, find_policy(policy).make(experiment.settings), seed)
 
 
 def run_policy(experiment: Experiment, policy: Policy, seed: int = 0) -> Run:

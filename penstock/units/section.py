@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from penstock.errors import BadSettings
+from penstock.units.texts import LONGEST_SHOWN, cut_text
 
 
 class BadValue(BadSettings):
@@ -85,12 +86,12 @@ def extra_of(field: FieldInfo, key: str) -> Any:
 
 def _bad_value(kind: type[Section], error: ValidationError, values: Mapping[str, Any]) -> BadValue:
     first = error.errors()[0]
-    message = first["msg"].removeprefix("Value error, ")
+    message = cut_text(first["msg"].removeprefix("Value error, "), LONGEST_SHOWN)
     if not first["loc"]:
         words = message.replace("(", " ").split()
         return BadValue(message, tuple(name for name in kind.settings() if name in words), crossed=True)
     name = str(first["loc"][0])
     field, problem = kind.model_fields.get(name), f"{message[:1].lower()}{message[1:]}"
     if field is None or not extra_of(field, "secret"):
-        problem = f"{problem}, got {values.get(name, first['input'])!r}"
+        problem = f"{problem}, got {cut_text(repr(values.get(name, first['input'])), LONGEST_SHOWN)}"
     return BadValue(problem, (kind.outer_name(name) if field is not None else name,))

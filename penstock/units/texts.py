@@ -23,6 +23,10 @@ def read_text(path: Path, refusal: type[BadInput] = BadInput) -> str:
         raise refusal(f"{path}: cannot be read: {error.strerror}") from None
 
 
+LONGEST_SHOWN = 200
+"""Characters of a value that a message shows: aliases make a short text stand for very long ones."""
+
+
 def cut_text(text: str, most: int) -> str:
     """Return a text of at most so many characters; one that was cut says so."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

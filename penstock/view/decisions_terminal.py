@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.decide.policy import BINS
+from penstock.decide.registry import BUILT_IN
 from penstock.view import figures
 from penstock.view.terminal import Entries, make_table
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.decide.offline.decisions import OfflineDecisions
     from penstock.decide.registry import PolicyEntry
     from penstock.journal.records import ActionRecord
+    from penstock.plugins.contract import CheckResult
 
 STYLES = {"done": "green", "partial": "yellow", "failed": "red", "unknown": "yellow"}
 
@@ -87,12 +89,23 @@ def render_policies(entries: Sequence[PolicyEntry]) -> Table:
     for entry in entries:
         told = Table.grid(padding=(0, 1, 0, 0))
         usable = ", ".join(entry.usable_in)
-        texts = (entry.needs, entry.promises, entry.choose_when, usable)
-        for label, text in zip(("needs", "promises", "when", "in"), texts, strict=True):
-            told.add_row(Text(label, style="dim"), text)
+        origin = "" if entry.origin == BUILT_IN else entry.origin
+        texts = (entry.needs, entry.promises, entry.choose_when, usable, origin)
+        for label, text in zip(("needs", "promises", "when", "in", "from"), texts, strict=True):
+            if text:
+                told.add_row(Text(label, style="dim"), Text(text))
         summary = Text.assemble(("baseline: " if entry.baseline else "", "dim"), entry.summary)
         table.add_row(Text(entry.name, style="bold"), Group(summary, told))
     return table
+
+
+def render_checks(policy: str, results: Sequence[CheckResult]) -> Table:
+    """Show one row a check, with what breaks the contract."""
+    rows = [
+        (Text("broken", "red") if one.problem else Text("kept", "green"), Text(one.check), Text(one.problem))
+        for one in results
+    ]
+    return make_table(("", "check", "problem"), rows, title=policy)
 
 
 def _describe_answer(answer: Mapping[str, Any]) -> str:

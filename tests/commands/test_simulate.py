@@ -148,6 +148,11 @@ def test_shipped_scenarios_are_listed(capsys):
         ),
         ({"batches": {"triger": 4}}, "batches.triger: unknown key; did you mean 'trigger'?"),
         ({"batches": {}}, "operators.count.queue: has no meaning in batches"),
+        (
+            {"operators": {"parse": {"inputs": ["events"], "service_time": 1, "scalable": False}}},
+            "operators: none of them can be scaled, so there is nothing to decide",
+        ),
+        ({"duration": "365d"}, "duration: 31,536,000 s of 3 operators are too much to simulate at once"),
     ],
 )
 def test_a_bad_scenario_is_told_with_file_and_key(capsys, scenario, changes, said):
@@ -155,6 +160,17 @@ def test_a_bad_scenario_is_told_with_file_and_key(capsys, scenario, changes, sai
     assert perform(["simulate", file]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{file}: {said}" in line
+
+
+@pytest.mark.parametrize("where", ["duration: {}", "duration: 60\nsettings: {{utilisation: {}}}"])
+def test_a_value_that_aliases_unfold_is_told_in_a_short_line(capsys, tmp_path, where):
+    folded = "&c [&b [&a [lol, lol, lol, lol, lol, lol, lol, lol], *a, *a, *a, *a, *a], *b, *b, *b, *b, *b]"
+    rest = 'sources: {e: {rate: "constant:5"}}\noperators: {o: {inputs: [e], service_time: 1}}\n'
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"{where.format(f'[{folded}, *c, *c, *c, *c, *c]')}\n{rest}")
+    assert perform(["simulate", str(file)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "mine.yaml" in line and "lol" in line and len(line) < 700
 
 
 def test_a_csv_recording_is_replayed_and_a_missing_column_told(capsys, scenario, tmp_path):

@@ -18,6 +18,8 @@ SURE_OF_ONE = 5.0
 """Standard errors beyond which two capacities are not the same; more where one is a single reading."""
 LEAST_SHIFT = 0.02
 """Changes of capacity below this share are ignored."""
+SUPER_LINEAR = 2
+"""So many growths must have brought more than their share before a smaller size is not tried again."""
 MOST_READINGS = 16
 """The most readings in one level: noise of 10 % becomes 2.5 %, and a slow drift is followed."""
 MOST_DIFFERENCES = 64
@@ -56,10 +58,13 @@ class CapacityMemory:
         self._points: dict[int, Point] = {}
         self._level = SteadyLevel()
         self._held = 0
+        self._overtaken: dict[int, tuple[float, int]] = {}
+        """Size → its capacity when left for a larger one that did more for each instance, and how often."""
 
     def observe(self, held: int, capacity: float) -> None:
         """Take in the capacity of `held` instances over one window."""
         if held != self._held:
+            self._note_overtaken(held, capacity)
             self._held = held
             self._level.restart()
         self._level.add(capacity)
@@ -100,6 +105,18 @@ class CapacityMemory:
             for size in sorted(self._points)
         )
 
+    def least_known_enough(self, needed: float) -> int:
+        """Return the least size above those that were seen to be too small where growth is super-linear.
+
+        Where one more instance brings more than its share, a line from the larger size says that the smaller
+        one is enough, and the smaller one shows that it is not, for ever. Once is not enough to tell this
+        from a service that became faster.
+        """
+        if sum(times for _, times in self._overtaken.values()) < SUPER_LINEAR:
+            return 1
+        small = [size for size, (capacity, _) in self._overtaken.items() if capacity < needed * (1 - DUST)]
+        return 1 + max(small, default=0)
+
     def to_plain(self) -> dict[str, Any]:
         """Write all that a restart should not forget as plain data."""
         return {
@@ -119,6 +136,18 @@ class CapacityMemory:
         if noise is not None and 0 <= float(noise) < 1:
             memory._level.expect(float(noise))
         return memory
+
+    def _note_overtaken(self, held: int, capacity: float) -> None:
+        """Remember a size that is left for a larger one which does more for each instance."""
+        left, before = self._held, self._level.mean
+        if not 0 < left < held or not self._level.count:
+            return
+        doubt = max(LEAST_SHIFT, SURE * (self.noise or 0.0))
+        if capacity / held > before / left * (1 + doubt):
+            _, times = self._overtaken.pop(left, (0.0, 0))
+            self._overtaken[left] = (before, times + 1)
+            while len(self._overtaken) > MOST_SIZES:
+                del self._overtaken[next(iter(self._overtaken))]
 
     def _has_shifted(self, known: Point) -> bool:
         level, noise = self._level, self._level.noise

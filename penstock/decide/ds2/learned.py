@@ -9,13 +9,14 @@ from typing import Any
 
 from penstock.dataflow.propagation import round_up
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import ApplicationWindow, OperatorQuery, SlotWindow
+from penstock.dataflow.window import ApplicationWindow, OperatorQuery, OperatorWindow, SlotWindow
 from penstock.decide.ds2.capacity import CapacityMemory, SteadyLevel
 from penstock.decide.ds2.curve import CapacityCurve
 from penstock.decide.ds2.policy import OperatorNeeds, make_proposal, size_operator_query
 from penstock.decide.ds2.settings import LearnedSettings
 from penstock.decide.ds2.slots import SharedSlots
 from penstock.decide.goals import Goals, SizeBounds
+from penstock.decide.lost import LostInstances, add_lost
 from penstock.decide.policy import Hold, Proposal, Scale
 from penstock.decide.readings import find_shared_operator, find_unread_source
 
@@ -58,11 +59,16 @@ class LearnedDs2Policy:
         self._shared_slots = SharedSlots(goals)
         self._memories: dict[str, CapacityMemory] = {}
         self._rates: dict[tuple[str, str], SteadyLevel] = {}
+        self._lost = LostInstances()
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Propose sizes, by this window and all before it."""
         if isinstance(window, SlotWindow):
             return _add_reason(self._shared_slots.propose(window))
+        living, lost = self._lost.leave_out(window)
+        return add_lost(self._propose_per_operator(living), lost)
+
+    def _propose_per_operator(self, window: OperatorWindow) -> Proposal | NotReady:
         if not window.queries:
             return NotReady("no query is active", "a query that reports metrics")
         ambiguous = find_shared_operator(window)
@@ -127,17 +133,34 @@ class LearnedDs2Policy:
         exact = needed * held / memory.present()
         margin = 1 + SURE * math.hypot(doubt.error, memory.error)
         if round_up(exact) >= held:
-            small = exact <= held * (1 + SURE * doubt.noise)
-            unsure = round_up(exact / margin) <= held or (small and not doubt.settled)
-            if unsure and round_up(exact) > held:
-                return _Sized(held, exact, f"{held} may be enough, for all that noise lets one tell")
-            return self._size_by_curve(memory, held, needed, exact)
+            return self._size_up(memory, held, needed, doubt, margin)
         safe = round_up(exact * margin)
         # More readings narrow the margin, and then a smaller size may do: wait until one step is enough, and
         # begin no reduction that would vanish with a wider margin.
         if round_up(exact * margin**2) >= held or (safe > round_up(exact) and not doubt.settled):
             return _Sized(held, exact, f"{held} may be needed, for all that noise lets one tell")
-        return self._size_by_curve(memory, held, needed * margin, exact * margin, exact)
+        sized = self._size_by_curve(memory, held, needed * margin, exact * margin, exact)
+        least = min(held, memory.least_known_enough(needed))
+        if sized.wanted >= least:
+            return sized
+        return _Sized(least, exact, f"{least - 1} was seen to be too small, whatever {held} can do")
+
+    def _size_up(
+        self, memory: CapacityMemory, held: int, needed: float, doubt: _Doubt, margin: float
+    ) -> _Sized:
+        """Grow, or hold where noise may explain the need; never where the held size may be too small.
+
+        Headroom is there for doubt: once noise may hide that all of it is used, waiting for certainty would
+        be paid with records that wait.
+        """
+        exact, utilisation = needed * held / memory.present(), self._goals.utilisation
+        if round_up(exact) > held and utilisation < 1 and exact * margin * utilisation >= held:
+            return self._size_by_curve(memory, held, needed * margin, exact * margin)
+        small = exact <= held * (1 + SURE * doubt.noise)
+        unsure = round_up(exact / margin) <= held or (small and not doubt.settled)
+        if unsure and round_up(exact) > held:
+            return _Sized(held, exact, f"{held} may be enough, for all that noise lets one tell")
+        return self._size_by_curve(memory, held, needed, exact)
 
     def _size_by_curve(
         self, memory: CapacityMemory, held: int, needed: float, linear_need: float, exact: float | None = None

@@ -26,6 +26,7 @@ from penstock.dataflow.window import (
 )
 from penstock.decide.ds2.slots import SharedSlots
 from penstock.decide.goals import Goals
+from penstock.decide.lost import LostInstances, add_lost
 from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
 from penstock.decide.readings import (
     find_shared_operator,
@@ -67,12 +68,14 @@ class Ds2Policy:
     def __init__(self, goals: Goals) -> None:
         self._goals = goals
         self._shared_slots = SharedSlots(goals)
+        self._lost = LostInstances()
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Propose sizes, by the execution model of the application."""
         if isinstance(window, SlotWindow):
             return self._shared_slots.propose(window)
-        return self._propose_per_operator(window)
+        living, lost = self._lost.leave_out(window)
+        return add_lost(self._propose_per_operator(living), lost)
 
     def learned(self) -> dict[str, dict[str, Any]]:
         """Return the costs of each query's batches, for a later run."""

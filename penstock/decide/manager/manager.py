@@ -53,10 +53,12 @@ from penstock.decide.manager.proposals import (
     find_need,
     find_oversize,
     find_pending_size,
+    find_standing,
     grows,
     object_to_move,
     object_to_proposal,
     tell_cut_step,
+    tell_lapse,
     tell_oversize,
     write_sizes,
 )
@@ -253,12 +255,17 @@ class ScalingManager:
         if objected is not None:
             return objected
         assert isinstance(answer, Hold | Scale)
+        answer = find_standing(answer, self.state.decisions)
         behind = self._remember(now, window, answer)
         self._conclude_trial(window)
         situation = Situation(now, window, self.state, behind)
         if self._did_harm(window):
             return self._roll_back(situation)
-        return self._activate(situation, answer)
+        return tell_lapse(self._activate(situation, answer), self._recent, window.parallelism)
+
+    @property
+    def _recent(self) -> Sequence[Decision]:
+        return self.state.decisions[-self.settings.activation_intervals :]
 
     def _remember(self, now: float, window: ApplicationWindow, answer: Hold | Scale) -> bool:
         """Take the window and the answer in, and say whether the application falls behind."""
@@ -323,7 +330,7 @@ class ScalingManager:
                 f"{len(decisions)} of {settings.activation_intervals} decisions considered: {answer.reason}"
             )
             return Waiting(reason, situation.now + settings.policy_interval)
-        recent = decisions[-settings.activation_intervals :]
+        recent = self._recent
         sizes = combine_needs(recent, situation.held, settings.activation_statistic)
         scale = combine_decisions(recent, sizes, situation.held)
         # while one decision asks for growth, the next will show whether the policy sees the cost itself

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
 from penstock.dataflow.readiness import NotReady
-from penstock.decide.manager.history import Trial
+from penstock.decide.manager.history import Decision, Trial
 from penstock.decide.policy import (
     HELD_LOAD,
     HELD_UTILISATION,
@@ -21,7 +21,7 @@ from penstock.decide.policy import (
     Resize,
     Scale,
 )
-from penstock.decide.verdict import Accepted, Rejected, Verdict, Waiting
+from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict, Waiting
 
 _NEEDS_RESTARTS = "nothing here restarts the application, as new executor settings would need"
 _NOT_BY_POLICIES = "state is moved by the mover and by operators, not by policies"
@@ -56,6 +56,27 @@ def tell_cut_step(verdict: Verdict, trial: Trial | None) -> str | None:
     if trial is None or not isinstance(verdict, Waiting) or not grows(trial.wanted, trial.action.parallelism):
         return None
     return f"the last step went less far than {write_sizes(trial.wanted)}"
+
+
+def find_standing(answer: Hold | Scale, decisions: Sequence[Decision]) -> Hold | Scale:
+    """Return the last decision again where the policy says that it stands; without one it is a hold."""
+    last = decisions[-1].proposal if decisions else None
+    if not isinstance(answer, Hold) or not answer.stands or not isinstance(last, Scale):
+        return answer
+    said = last.reason.partition("; it stands: ")[0]
+    return replace(last, reason=f"{said}; it stands: {answer.reason}")
+
+
+def tell_lapse(verdict: Verdict, recent: Sequence[Decision], held: Mapping[str, int]) -> Verdict:
+    """Say of a change that it lapses: the answer before the last asked for it, and the last one holds."""
+    if len(recent) < 2 or not isinstance(verdict, NothingToDo):
+        return verdict
+    before, last = recent[-2], recent[-1]
+    if not isinstance(last.proposal, Hold) or before.need == held:
+        return verdict
+    asked = {unit: size for unit, size in before.need.items() if size != held.get(unit)}
+    rule = f"{len(recent)} answers in a row have to ask for it, or to say that it stands"
+    return replace(verdict, reason=f"{verdict.reason}; the change to {write_sizes(asked)} lapses: {rule}")
 
 
 TOO_LARGE_SECONDS = 900.0

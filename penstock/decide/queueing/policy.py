@@ -15,6 +15,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, SlotWindow
 from penstock.decide.autrascale.search import ChangeBudget
 from penstock.decide.goals import Goals, SizeBounds
+from penstock.decide.lost import LostInstances, add_lost
 from penstock.decide.policy import ExpectedEffect, Hold, Proposal, Scale
 from penstock.decide.queueing.plan import (
     Queue,
@@ -55,6 +56,7 @@ class QueueingPolicy:
         self._corrections: dict[str, Correction] = {}
         self._seen_until = -math.inf
         self._budget = LatencyBudget(settings.changes_per_hour)
+        self._lost = LostInstances()
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Plan sizes that meet the targets, by the execution model of the application."""
@@ -63,12 +65,13 @@ class QueueingPolicy:
         if isinstance(window, SlotWindow):
             answer = self._slots.propose(window)
             return self._budget.apply(window, answer, urgent=_lacks_slots(window, answer))
-        loads = read_loads(window, self._goals.unscalable, self._goals.catch_up)
+        living, lost = self._lost.leave_out(window)
+        loads = read_loads(living, self._goals.unscalable, self._goals.catch_up)
         if isinstance(loads, NotReady):
             return loads
-        self._learn(window, loads)
-        planned = self._make_proposal(window, loads, [self._plan(load) for load in loads])
-        return self._budget.apply(window, planned, urgent=self._lacks_instances(loads))
+        self._learn(living, loads)
+        planned = self._make_proposal(living, loads, [self._plan(load) for load in loads])
+        return self._budget.apply(window, add_lost(planned, lost), urgent=self._lacks_instances(loads))
 
     def _lacks_instances(self, loads: tuple[QueryLoad, ...]) -> bool:
         """Return whether some operator holds less than its rate needs with headroom, whatever the latency."""

@@ -16,9 +16,10 @@ from penstock.decide.ds2.policy import Ds2Policy
 from penstock.decide.goals import Goals
 from penstock.decide.policy import Hold, Learner, Scale
 from penstock.decide.registry import policy_entry
+from penstock.plugins.windows import on_slots
 from penstock.simulate.loading import parse
+from penstock.simulate.measures import measure
 from penstock.simulate.run import run_policy
-from tests.contract.test_policies import on_slots
 from tests.decide.built import built
 from tests.decide.pipelines import Pipeline
 
@@ -156,6 +157,37 @@ settings: {policy_interval: 60s}
     run = run_policy(experiment, policy_entry("ds2-learned").make(experiment.settings), seed=3)
     assert run.actions == ()
     assert not run.errors
+
+
+class Stepped(Pipeline):
+    """A pipeline in which the 26th instance brings more than any before it."""
+
+    def capacity(self, name):
+        held = self.held[name]
+        return 96.0 * held if held < 26 else 112.0 * held
+
+
+@pytest.mark.parametrize("rate", [2420.0, 2500.0, 2650.0])
+def test_two_sizes_are_not_exchanged_for_ever_where_one_more_instance_is_super_linear(rate):
+    pipeline, asked = Stepped({"work": 100.0}, {"work": 20}), policy()
+    sizes = steps_at(pipeline, asked, rate, windows=120)
+    assert len(sizes) <= 8, sizes
+    assert pipeline.capacity("work") >= rate
+
+
+def test_under_noise_it_is_short_no_longer_than_ds2_may_be():
+    text = """
+duration: 2h
+sources: {events: {rate: "sine:mean=1500,amplitude=700,period=7200"}}
+operators: {main: {inputs: [events], service_time: 10ms, instances: 19}}
+scaling: {kind: live, pause: 45s}
+noise: 0.05
+settings: {policy_interval: 10s}
+"""
+    experiment = parse(text, Path("noisy.yaml"))
+    measures = [measure(run_policy(experiment, built("ds2-learned"), seed)) for seed in (1, 2)]
+    assert [one.under_seconds for one in measures] == [0, 0]
+    assert all(one.over_slot_seconds < 0.35 * one.oracle_slot_seconds for one in measures)
 
 
 def test_what_noise_hides_is_said():

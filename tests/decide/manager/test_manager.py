@@ -7,7 +7,7 @@ import pytest
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.manager.manager import Accepted, NothingToDo, Rejected, Statistic, Waiting
-from penstock.decide.policy import ExpectedEffect, Scale
+from penstock.decide.policy import ExpectedEffect, Hold, Scale
 from tests.decide.manager_run import EAGER, Run, size
 from tests.decide.situations import INTERVAL, hold, scale
 
@@ -84,6 +84,35 @@ def test_a_change_is_told_in_the_words_of_the_decision_that_asked_for_it():
     verdict = run.step(hold())
     assert size(verdict) == 6
     assert verdict.action.reason == "second words"
+
+
+def test_a_policy_that_decides_seldom_says_that_its_decision_stands():
+    """Between its own decisions it held, so of two in a row one never asked for a change."""
+    run = Run(EAGER.change(activation_intervals=2))
+    assert isinstance(run.step(scale(6)), Waiting)
+    verdict = run.step(Hold("decided a minute ago", stands=True))
+    assert size(verdict) == 6
+    assert "it stands: decided a minute ago" in verdict.reason
+
+
+def test_what_stands_without_a_decision_before_it_is_a_hold():
+    run = Run()
+    assert isinstance(run.step(Hold("nothing yet", stands=True)), NothingToDo)
+    run.perform(run.step(scale(6)))
+    # what was asked for is there, and counts no more
+    assert isinstance(run.step(Hold("decided before", stands=True)), NothingToDo)
+
+
+def test_a_change_that_lapses_because_the_next_answer_holds_is_told():
+    run = Run(EAGER.change(activation_intervals=2))
+    run.step(scale(6))
+    verdict = run.step(Hold("decided a minute ago"))
+    assert isinstance(verdict, NothingToDo)
+    assert (
+        "executors 6 lapses: 2 answers in a row have to ask for it, or to say that it stands"
+        in verdict.reason
+    )
+    assert run.step(hold()) == NothingToDo("the size is right")
 
 
 def test_decisions_far_apart_are_not_consecutive():

@@ -11,7 +11,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.policy import Hold, Scale
 from penstock.decide.queueing.policy import LatencyBudget
-from tests.contract.test_policies import on_slots
+from penstock.plugins.windows import on_slots
 from tests.decide.built import built
 from tests.decide.pipelines import Pipeline
 from tests.decide.situations import scale, window
