@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from penstock.decide.ahead.policy import AheadPolicy
+from penstock.decide.ahead.settings import AheadSettings
 from penstock.decide.autrascale.policy import AutraScalePolicy
 from penstock.decide.autrascale.settings import AutraScaleSettings
 from penstock.decide.baselines.dhalion import DhalionPolicy, DhalionSettings
@@ -144,6 +146,15 @@ def build_sage(
 _PLAIN: Mapping[str, PolicyEntry] = {
     entry.name: entry
     for entry in (
+        PolicyEntry(
+            "ahead",
+            "plans over the time a change takes: the least size whose risk of being short is below its level",
+            AheadPolicy,
+            (AheadSettings, SizeBounds, Goals),
+            needs="offered rates, and useful time of every instance or task",
+            promises="short for no more than `ahead_risk` of the time, where the load can be foreseen at all",
+            choose_when="changes take long against how fast load grows, or the same day comes back every day",
+        ),
         PolicyEntry(
             "autrascale",
             "tries sizes above what throughput needs and learns which meets the latency target with least",

@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from penstock.act.restart.settings import RestartSettings
 from penstock.act.scaling import ScalingSettings
+from penstock.decide.ahead.settings import AheadSettings
 from penstock.decide.autrascale.settings import AutraScaleSettings
 from penstock.decide.baselines.dhalion import DhalionSettings
 from penstock.decide.baselines.dynamic_allocation import DynamicAllocationSettings
@@ -68,6 +69,7 @@ class Settings:
     sage: SageSettings
     forecast: ForecastSettings
     learned: LearnedSettings
+    ahead: AheadSettings
     queueing: QueueingSettings
     autrascale: AutraScaleSettings
     threshold: ThresholdSettings

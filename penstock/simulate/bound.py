@@ -60,7 +60,7 @@ def find_bound(experiment: Experiment, seed: int = 0, allowed: float = ALLOWED) 
             if best is None or rank < best[:2]:
                 best = (*rank, f"{told}, margin {found.margin:.1%}", found.sizes)
     assert best is not None
-    run = follow_sizes(experiment, best[3], NAME, seed)
+    run = follow_sizes(experiment, search.spread(best[3]), NAME, seed)
     return Bound(run, measure(run, search.least), best[2])
 
 
@@ -83,14 +83,10 @@ class _Search:
         self.ahead = int(experiment.scenario.metrics_lag) + int(scaling.pause) + self.warm_up
         """Seconds from the end of a window until a decision by it has its full effect."""
         self.units = np.flatnonzero(experiment.scaled)
-        demand = batch_demand(experiment) if experiment.shares_slots else true_demand(experiment)
-        self._needed = demand * (1 - ROUNDING_TOLERANCE)
-        disturbed = draw_disturbances(experiment, seed)
-        self._failed = None if disturbed is None else disturbed.failed
-        self._shares = None if disturbed is None or experiment.shares_slots else disturbed.shares
         self.fails = bool(experiment.scenario.failures)
         self._reached = [np.maximum.accumulate(table) for table in experiment.capacities]
         self.readings = self._read(seed)
+        self._short, self._over = self._tabulate(seed)
 
     def _read(self, seed: int) -> Floats:
         """Return the rate of each source in each window, with noise."""
@@ -153,10 +149,43 @@ class _Search:
 
     def _try(self, predicted: Floats, margin: float, spare: int) -> _Found:
         sizes = self._size(predicted * (1 + margin), spare)
-        held = self._spread(sizes)
-        slots = self.experiment.slots[self.units]
-        over = np.maximum(held - self.least, 0)[:, self.units]
-        return _Found(self._measure_short(held), float(over.sum(axis=0) @ slots), margin, held)
+        places = np.arange(len(self._short[self.units[0]]))
+        held = [sizes[: len(places), unit] for unit in self.units]
+        short = [
+            self._short[unit][places, counts] for unit, counts in zip(self.units, held, strict=True)
+        ]
+        cost = sum(
+            float(self._over[unit][places, counts].sum()) * int(self.experiment.slots[unit])
+            for unit, counts in zip(self.units, held, strict=True)
+        )
+        return _Found(float(np.max(short, axis=0).sum()) / self.experiment.seconds, cost, margin, sizes)
+
+    def _tabulate(self, seed: int) -> tuple[dict[int, Floats], dict[int, Floats]]:
+        """Count beforehand, for each unit, decision and size, the seconds short and the instances too many.
+
+        A decision holds for one interval; an instance that has failed is needed once more.
+        """
+        experiment, first = self.experiment, self.interval + self.ahead
+        demand = batch_demand(experiment) if experiment.shares_slots else true_demand(experiment)
+        disturbed = draw_disturbances(experiment, seed)
+        if disturbed is not None and not experiment.shares_slots:
+            demand = demand / disturbed.shares
+        short: dict[int, Floats] = {}
+        over: dict[int, Floats] = {}
+        starts = np.arange(0, max(1, experiment.seconds - first), self.interval)
+        for unit in self.units.tolist():
+            table = self._reached[unit]
+            needed = np.searchsorted(table, demand[first:, unit] * (1 - ROUNDING_TOLERANCE))
+            needed = np.minimum(needed, int(np.argmax(table)))
+            if disturbed is not None:
+                needed = needed + disturbed.failed[first:, unit]
+            least = self.least[first:, unit]
+            counts = np.arange(len(table))
+            short[unit] = np.add.reduceat(needed[:, np.newaxis] > counts, starts, axis=0, dtype=np.float64)
+            over[unit] = np.add.reduceat(
+                np.maximum(counts - least[:, np.newaxis], 0), starts, axis=0, dtype=np.float64
+            )
+        return short, over
 
     def _size(self, rates: Floats, spare: int) -> Integers:
         """Return the least instances for these rates of the sources, a row for each decision."""
@@ -173,7 +202,7 @@ class _Search:
             sizes[:, unit] = np.clip(least + spare, 1, max(most, 1))
         return sizes
 
-    def _spread(self, sizes: Integers) -> Integers:
+    def spread(self, sizes: Integers) -> Integers:
         """Return what is held in each second: a decision holds until the next takes effect.
 
         Before the first one the oracle's largest size of that time is held. What is to be warm at a time is
@@ -187,15 +216,6 @@ class _Search:
             later = np.concatenate([held[self.warm_up :], np.repeat(held[-1:], self.warm_up, axis=0)])
             held = np.maximum(held, later[:seconds])
         return held
-
-    def _measure_short(self, held: Integers) -> float:
-        short = np.zeros(len(held), dtype=np.bool_)
-        for unit in self.units:
-            working = held[:, unit] if self._failed is None else held[:, unit] - self._failed[:, unit]
-            able = self.experiment.capacities[unit][np.maximum(working, 0)]
-            able = able if self._shares is None else able * self._shares[:, unit]
-            short |= able < self._needed[:, unit]
-        return float(short.mean())
 
 
 def _largest_of(rates: Floats, count: int) -> Floats:

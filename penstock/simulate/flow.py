@@ -69,7 +69,7 @@ class Ages(NamedTuple):
     """What the age of records follows from; a row for each second."""
 
     arrived_by: Floats
-    """Records that had arrived before an operator at the beginning of a second, and at the end of the last."""
+    """Records that had arrived before an operator when a second began, and when the last one ended."""
     latency: Floats
     """Seconds from the source until a record leaves an operator."""
     head: Integers

@@ -24,9 +24,10 @@ HEADINGS = (
 )
 EXPLAINED = (
     "over, under: slot-seconds above and below the oracle, as a share of the oracle's; short: time in which "
-    "some operator could take less than it was offered; late: time over the latency target; p50 to p99: latency of all "
-    "seconds, or of single records where those are followed; backlog: the largest before the sources; "
-    "causal-bound: what a controller could hold that knows all but the future, the best predictor in hindsight"
+    "some operator could take less than it was offered; late: time over the latency target; p50 to p99: "
+    "latency of all seconds, or of single records where those are followed; backlog: the largest before the "
+    "sources; causal-bound: what a controller could hold that knows all but the future, the best predictor "
+    "taken in hindsight"
 )
 
 
