@@ -13,7 +13,13 @@ from penstock.decide.autrascale.settings import AutraScaleSettings
 from penstock.decide.baselines.dhalion import DhalionPolicy, DhalionSettings
 from penstock.decide.baselines.drs import DrsPolicy, ObservedDrsPolicy
 from penstock.decide.baselines.dynamic_allocation import DynamicAllocationPolicy, DynamicAllocationSettings
-from penstock.decide.baselines.reactive import ReactiveCpuPolicy, ReactiveLagPolicy, ReactiveSettings
+from penstock.decide.baselines.flink_autoscaler import FlinkAutoscalerPolicy, FlinkSettings
+from penstock.decide.baselines.reactive import (
+    ReactiveCpuPolicy,
+    ReactiveLagPolicy,
+    ReactiveRatePolicy,
+    ReactiveSettings,
+)
 from penstock.decide.baselines.threshold import ThresholdPolicy, ThresholdSettings
 from penstock.decide.baselines.trigger_interval import TriggerIntervalPolicy, TriggerIntervalSettings
 from penstock.decide.ds2.learned import LearnedDs2Policy
@@ -278,6 +284,27 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             needs="backlogs alone",
             promises="a bounded backlog for each instance, and swings, since an empty one asks for nothing",
             choose_when="comparing with KEDA",
+            baseline=True,
+            recordings_lack="backlogs",
+        ),
+        PolicyEntry(
+            "reactive-rate",
+            "one instance for every 1,000 records offered in a second, as KEDA does on a rate",
+            ReactiveRatePolicy,
+            (ReactiveSettings, SizeBounds, Goals),
+            needs="offered rates, and what an instance can take, which you have to know",
+            promises="instances in proportion to the rate, right as long as the number given is",
+            choose_when="comparing with KEDA",
+            baseline=True,
+        ),
+        PolicyEntry(
+            "flink-autoscaler",
+            "means over many minutes, and room for restarts and backlogs, as Flink's operator does",
+            FlinkAutoscalerPolicy,
+            (FlinkSettings, SizeBounds, Goals),
+            needs="offered rates, backlogs, and useful time of every instance or task",
+            promises="operators within a wide band of utilisation; late by its window on loads that change",
+            choose_when="comparing with Flink's autoscaler",
             baseline=True,
             recordings_lack="backlogs",
         ),

@@ -22,6 +22,7 @@ from penstock.decide.ahead.settings import AheadSettings
 from penstock.decide.autrascale.settings import AutraScaleSettings
 from penstock.decide.baselines.dhalion import DhalionSettings
 from penstock.decide.baselines.dynamic_allocation import DynamicAllocationSettings
+from penstock.decide.baselines.flink_autoscaler import FlinkSettings
 from penstock.decide.baselines.reactive import ReactiveSettings
 from penstock.decide.baselines.threshold import ThresholdSettings
 from penstock.decide.baselines.trigger_interval import TriggerIntervalSettings
@@ -75,6 +76,7 @@ class Settings:
     threshold: ThresholdSettings
     dhalion: DhalionSettings
     reactive: ReactiveSettings
+    flink: FlinkSettings
     dynamic_allocation: DynamicAllocationSettings
     trigger_interval: TriggerIntervalSettings
 

@@ -151,9 +151,7 @@ class _Search:
         sizes = self._size(predicted * (1 + margin), spare)
         places = np.arange(len(self._short[self.units[0]]))
         held = [sizes[: len(places), unit] for unit in self.units]
-        short = [
-            self._short[unit][places, counts] for unit, counts in zip(self.units, held, strict=True)
-        ]
+        short = [self._short[unit][places, counts] for unit, counts in zip(self.units, held, strict=True)]
         cost = sum(
             float(self._over[unit][places, counts].sum()) * int(self.experiment.slots[unit])
             for unit, counts in zip(self.units, held, strict=True)

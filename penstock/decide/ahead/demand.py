@@ -46,7 +46,7 @@ class SourceDemand:
     def quantile(
         self, now: float, moments: Sequence[float], risk: float, others: float, measured: float
     ) -> float:
-        """Return the largest of the rates that are exceeded at each moment with this risk only.
+        """Return the rate that is exceeded in this share of the moments only, by all that may come.
 
         `others` is the relative deviation of what else is uncertain, such as costs; `measured` is that of a
         reading for which the measurement is to blame: what scatters beyond it is the load itself.
@@ -55,24 +55,24 @@ class SourceDemand:
         jagged = max(0.0, self.trend.noise**2 - measured**2)
         spread = np.sqrt(deviations**2 + means**2 * (jagged + others**2))
         level = self.trend.level
-        found = np.minimum(find_quantiles(weights, means, spread, risk), FARTHEST * level)
+        found = min(find_quantile(weights / len(moments), means, spread, risk), FARTHEST * level)
         belief = self.season.belief if self.season is not None else 0.0
         said = [self.season.expect(now, moment, level) for moment in moments] if self.season else []
         expected = max((rate for rate in said if rate is not None), default=0.0)
         if self.season is None or not belief or expected <= level:
-            return float(found.max())
+            return found
         # a season that comes with so large a chance is exceeded with the rest of the risk
         deviation = expected * math.hypot(self.season.error, others)
         beyond = float(ndtri(1 - min(0.5, risk / belief)))
-        return max(float(found.max()), expected + beyond * deviation if belief > risk else 0.0)
+        return max(found, expected + beyond * deviation if belief > risk else 0.0)
 
 
-def find_quantiles(weights: Floats, means: Floats, deviations: Floats, risk: float) -> Floats:
-    """Return, row by row, the value that a mixture of normal distributions exceeds with this probability."""
+def find_quantile(weights: Floats, means: Floats, deviations: Floats, risk: float) -> float:
+    """Return the value that a mixture of normal distributions, in rows of the same weights, exceeds so often."""
     deviations = np.maximum(deviations, 1e-12)
-    low, high = means.min(axis=1) * 0.0, (means + 8 * deviations).max(axis=1)
+    low, high = 0.0, float((means + 8 * deviations).max())
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        above = ndtr((means - middle[:, np.newaxis]) / deviations) @ weights > risk
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
+        above = float((ndtr((means - middle) / deviations) @ weights).sum())
+        low, high = (middle, high) if above > risk else (low, middle)
     return high

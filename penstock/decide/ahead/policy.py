@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -50,6 +51,12 @@ FULL = 0.92
 """The share of its period that a batch is sized to take: batches of the same size differ by as much."""
 BATCH_ERROR = 0.03
 """Relative deviation of the costs of batches, beside what their scatter takes."""
+LOOKS = ((False, 10.0), (True, 30.0), (True, 3.0))
+"""How far a size is looked at, and with how many times the risk. One that is held is given up for a larger one
+only beyond three times the risk for which it was taken, so that it is kept a while. A change is under way in a
+tenth of the time at most, so that what may come after it counts less; but none is made smaller for that."""
+MOST_EARLY = 0.2
+"""The share of a size that is taken early at the most, to save later changes."""
 LONGEST_CATCH_UP = 120.0
 """A backlog is worked off within this at the most: until then every record is late."""
 
@@ -63,6 +70,13 @@ class _Unit:
     savings: Savings = field(default_factory=Savings)
     held: int = 0
     held_since: float = 0.0
+
+
+def choose_size(held: int, until_next: int, after_growth: int, after_shrinking: int) -> int:
+    """Return what is needed: more where what is held does not do until the next decision, or less."""
+    if until_next > held:
+        return max(until_next, after_growth)
+    return min(held, max(until_next, after_shrinking))
 
 
 class AheadPolicy:
@@ -103,9 +117,7 @@ class AheadPolicy:
             unread = find_unread_source(query)
             if unread is not None and isinstance(window, OperatorWindow):
                 return unread
-        answer = (
-            self._size_slots(window) if isinstance(window, SlotWindow) else self._size_operators(window)
-        )
+        answer = self._size_slots(window) if isinstance(window, SlotWindow) else self._size_operators(window)
         if isinstance(answer, Scale):
             self._clock.ask(window.end, answer.parallelism)
         return answer
@@ -157,9 +169,12 @@ class AheadPolicy:
         count = max(2, min(8, round(last / span)))
         return [window.end + last * step / count for step in range(1, count + 1)]
 
-    def _rates(self, window: ApplicationWindow, acting: bool, others: float, noise: float) -> dict[str, float]:
-        """Return for each source the rate that is exceeded with the risk only."""
-        moments, risk = self._moments(window, acting), self._settings.risk
+    def _rates(
+        self, window: ApplicationWindow, acting: bool, others: float, noise: float, times: float = 1.0
+    ) -> dict[str, float]:
+        """Return for each source the rate that is exceeded with so many times the risk only."""
+        moments = self._moments(window, acting)
+        risk = min(0.4, self._settings.risk * times)
         return {
             f"{query.name}/{name}": self._source(f"{query.name}/{name}").quantile(
                 window.end, moments, risk, others, noise
@@ -229,29 +244,22 @@ class AheadPolicy:
         self._learn_costs(graph, query.metrics, window, dead)
         scaled = [name for name, may in zip(graph.names, graph.scaled, strict=True) if may]
         others, noise = self._uncertainty(scaled, window)
-        for acting in (False, True):
-            ahead = self._rates(window, acting, others, noise)
-            offered = {
-                name: ahead[f"{query.name}/{name}"]
-                + query.sources[name].backlog_records / (self._catch_up if not query.topics else 1e18)
-                for name in graph.sources
-            }
-            beside = {n: topic.overdue_records / self._catch_up for n, topic in query.topics.items()}
-            targets = propagate_targets(graph, rates, offered, beside)
-            for name, target in zip(graph.names, targets, strict=True):
-                if name in scaled:
-                    size = self._units[name].cost.least_instances(target, self._bounds.most)
-                    self._add_need(needs, name, size, window.parallelism[name], acting)
+        beside = {name: topic.overdue_records / self._catch_up for name, topic in query.topics.items()}
+        waiting = {
+            name: 0.0 if query.topics else query.sources[name].backlog_records / self._catch_up
+            for name in graph.sources
+        }
+        found = []
+        for acting, times in LOOKS:
+            ahead = self._rates(window, acting, others, noise, times)
+            offered = {name: ahead[f"{query.name}/{name}"] + waiting[name] for name in graph.sources}
+            found.append(propagate_targets(graph, rates, offered, beside))
+        for name, *targets in zip(graph.names, *found, strict=True):
+            if name in scaled:
+                cost, held = self._units[name].cost, window.parallelism[name]
+                sizes = [cost.least_instances(target, self._bounds.most) for target in targets]
+                needs[name] = choose_size(held, *sizes)
         return None
-
-    def _add_need(self, needs: dict[str, int], name: str, size: int, held: int, acting: bool) -> None:
-        """Keep the need until the next decision; where that asks for more, or all for less, the later one."""
-        if not acting:
-            needs[name] = size
-        elif needs[name] > held or size < held:
-            needs[name] = max(needs[name], size)
-        else:
-            needs[name] = held
 
     def _learn_costs(
         self, graph: LogicalGraph, metrics: MetricWindow, window: OperatorWindow, dead: dict[str, int]
@@ -296,7 +304,7 @@ class AheadPolicy:
             unit.savings.note(window.end, wanted)
             price = 2 * self._settings.price
             sizes[name] = (
-                wanted
+                self._bounds.clamp(wanted + self._find_lot(need))
                 if wanted > held
                 else unit.savings.find_paid(window.end, unit.held_since, held, price)
             )
@@ -308,6 +316,18 @@ class AheadPolicy:
         moves = ", ".join(f"{name} {window.parallelism[name]} → {size}" for name, size in changes.items())
         effect = ExpectedEffect(f"short with a risk of {risk:.1%} at most", figures)
         return scale_units(window, changes, f"{moves}: {told}", effect)
+
+    def _find_lot(self, need: int) -> int:
+        """Return how much more to take at once while a load rises (the economic order quantity).
+
+        Each instance that comes early costs until it is needed, each change its price; with instances needed
+        at a rate of r, changes by √(2 · price · r) cost least.
+        """
+        trends = [demand.trend for demand in self._sources.values()]
+        level, slope = sum(one.level for one in trends), sum(one.slope for one in trends)
+        rising = need * max(0.0, slope) / max(level, 1e-9)
+        lot = math.sqrt(2 * self._settings.price * rising)
+        return math.floor(min(lot, MOST_EARLY * need))
 
     def _tell(self, window: OperatorWindow) -> str:
         demands = [self._sources[key] for key in self._asides]

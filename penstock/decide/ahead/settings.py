@@ -23,7 +23,7 @@ class AheadSettings(Section):
         "is not more likely than this to be short before a larger one could be there.",
     )
     price: Duration = Field(
-        60.0,
+        120.0,
         ge=0,
         le=86400,
         description="What a change costs `ahead`, as the time for which one executor could be held instead. "

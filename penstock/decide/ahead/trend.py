@@ -15,11 +15,14 @@ import numpy as np
 
 from penstock.dataflow.metrics import Floats
 
-HASTES = ((3e-4, 2e-6), (1e-3, 2e-5), (3e-3, 1e-4), (2e-2, 0.0), (1e-1, 0.0))
+HASTES = (
+    *((1e-4, 5e-7), (3e-4, 3e-6), (1e-3, 2e-5), (3e-3, 1e-4)),
+    *((2e-3, 0.0), (6e-3, 0.0), (2e-2, 0.0), (1e-1, 0.0)),
+)
 """Of each filter, relative to the level: how far the level strays in a second, and the slope; deviations."""
 _HASTES = np.array(HASTES)
-MEMORY = 0.97
-"""The share of its weight that a reading keeps when another one comes: some 30 count."""
+MEMORY = 0.985
+"""The share of its weight that a reading keeps when another one comes: some 60 count."""
 LEAST_WEIGHT = 1e-5
 """Far below any risk that is taken: a way that was wrong is heard again as soon as it is right."""
 FARTHEST = 3.0
