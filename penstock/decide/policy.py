@@ -18,6 +18,10 @@ UTILISATION = "utilisation_ratio"
 HELD_LOAD = "held_load_ratio"
 """Figure of a proposal: the share of what the held size carries that the offered rate uses."""
 
+PLANNED_RISK = "planned_risk_ratio"
+"""Figure of a proposal: the risk of being short that it was made for. It has weighed noise, delay and the
+price of a change itself, so it is neither taken together with others nor delayed."""
+
 IDLE_SECONDS = "idle_seconds"
 """Figure of a proposal: for how long no source has offered anything."""
 
@@ -133,6 +137,14 @@ class Policy(Protocol):
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Say what size the application should have, judging by this window."""
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """A policy that also wants the windows about which it is not asked, such as those of a change."""
+
+    def watch(self, window: ApplicationWindow) -> None:
+        """Learn from a window; nothing is proposed."""
 
 
 @runtime_checkable

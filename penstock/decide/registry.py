@@ -6,12 +6,20 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from penstock.decide.ahead.policy import AheadPolicy
+from penstock.decide.ahead.settings import AheadSettings
 from penstock.decide.autrascale.policy import AutraScalePolicy
 from penstock.decide.autrascale.settings import AutraScaleSettings
 from penstock.decide.baselines.dhalion import DhalionPolicy, DhalionSettings
 from penstock.decide.baselines.drs import DrsPolicy, ObservedDrsPolicy
 from penstock.decide.baselines.dynamic_allocation import DynamicAllocationPolicy, DynamicAllocationSettings
-from penstock.decide.baselines.reactive import ReactiveCpuPolicy, ReactiveLagPolicy, ReactiveSettings
+from penstock.decide.baselines.flink_autoscaler import FlinkAutoscalerPolicy, FlinkSettings
+from penstock.decide.baselines.reactive import (
+    ReactiveCpuPolicy,
+    ReactiveLagPolicy,
+    ReactiveRatePolicy,
+    ReactiveSettings,
+)
 from penstock.decide.baselines.threshold import ThresholdPolicy, ThresholdSettings
 from penstock.decide.baselines.trigger_interval import TriggerIntervalPolicy, TriggerIntervalSettings
 from penstock.decide.ds2.learned import LearnedDs2Policy
@@ -151,6 +159,15 @@ _PLAIN: Mapping[str, PolicyEntry] = {
     entry.name: entry
     for entry in (
         PolicyEntry(
+            "ahead",
+            "plans over the time a change takes: the least size whose risk of being short is below its level",
+            AheadPolicy,
+            (AheadSettings, SizeBounds, Goals),
+            needs="offered rates, and useful time of every instance or task",
+            promises="short for no more than `ahead_risk` of the time, where the load can be foreseen at all",
+            choose_when="changes take long against how fast load grows, or the same day comes back every day",
+        ),
+        PolicyEntry(
             "autrascale",
             "tries sizes above what throughput needs and learns which meets the latency target with least",
             AutraScalePolicy,
@@ -273,6 +290,27 @@ _PLAIN: Mapping[str, PolicyEntry] = {
             needs="backlogs alone",
             promises="a bounded backlog for each instance, and swings, since an empty one asks for nothing",
             choose_when="comparing with KEDA",
+            baseline=True,
+            recordings_lack="backlogs",
+        ),
+        PolicyEntry(
+            "reactive-rate",
+            "one instance for every 1,000 records offered in a second, as KEDA does on a rate",
+            ReactiveRatePolicy,
+            (ReactiveSettings, SizeBounds, Goals),
+            needs="offered rates, and what an instance can take, which you have to know",
+            promises="instances in proportion to the rate, right as long as the number given is",
+            choose_when="comparing with KEDA",
+            baseline=True,
+        ),
+        PolicyEntry(
+            "flink-autoscaler",
+            "means over many minutes, and room for restarts and backlogs, as Flink's operator does",
+            FlinkAutoscalerPolicy,
+            (FlinkSettings, SizeBounds, Goals),
+            needs="offered rates, backlogs, and useful time of every instance or task",
+            promises="operators within a wide band of utilisation; late by its window on loads that change",
+            choose_when="comparing with Flink's autoscaler",
             baseline=True,
             recordings_lack="backlogs",
         ),

@@ -11,7 +11,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, NoBatchYet
 from penstock.decide.manager.history import measure_load
 from penstock.decide.outcome import Outcome, Status
-from penstock.decide.policy import Action, Hold, MoveState, Proposal, Resize, Scale
+from penstock.decide.policy import Action, Hold, MoveState, Proposal, Resize, Scale, Watcher
 from penstock.decide.verdict import Accepted, Verdict, Waiting
 from penstock.errors import ActionFailed, JournalUnavailable, PenstockError, SparkUnavailable, Unsupported
 from penstock.runtime.fallback import NoMetrics
@@ -119,6 +119,7 @@ class Loop:
             self._follow_up.measure(now, window)
         if self._under_way:
             if window is not None and not self.paused:
+                self._show(window)
                 yield replace(cycle, **self._give_way(now, window))
             return
         if self._ordered is not None:
@@ -231,9 +232,15 @@ class Loop:
         if isinstance(seen, NotReady):
             return seen
         if seen.start < self._fresh_from:
+            self._show(seen)
             until = self._fresh_from + (seen.end - seen.start)
             return NotReady(f"the window began before {self._stale_because}", "a window after it", until)
         return self.policy.propose(seen)
+
+    def _show(self, window: ApplicationWindow) -> None:
+        """Show the policy a window about which it is not asked, if it wants to see those."""
+        if isinstance(self.policy, Watcher):
+            self.policy.watch(window)
 
     def _in_first_batch(self, seen: NoBatchYet) -> Proposal | NotReady:
         """Answer for a first batch, which may take long, or never end for want of memory.

@@ -18,9 +18,11 @@ from pydantic.fields import FieldInfo
 
 from penstock.act.restart.settings import RestartSettings
 from penstock.act.scaling import ScalingSettings
+from penstock.decide.ahead.settings import AheadSettings
 from penstock.decide.autrascale.settings import AutraScaleSettings
 from penstock.decide.baselines.dhalion import DhalionSettings
 from penstock.decide.baselines.dynamic_allocation import DynamicAllocationSettings
+from penstock.decide.baselines.flink_autoscaler import FlinkSettings
 from penstock.decide.baselines.reactive import ReactiveSettings
 from penstock.decide.baselines.threshold import ThresholdSettings
 from penstock.decide.baselines.trigger_interval import TriggerIntervalSettings
@@ -69,11 +71,13 @@ class Settings:
     sage: SageSettings
     forecast: ForecastSettings
     learned: LearnedSettings
+    ahead: AheadSettings
     queueing: QueueingSettings
     autrascale: AutraScaleSettings
     threshold: ThresholdSettings
     dhalion: DhalionSettings
     reactive: ReactiveSettings
+    flink: FlinkSettings
     dynamic_allocation: DynamicAllocationSettings
     trigger_interval: TriggerIntervalSettings
     metrics: MetricsSettings

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock.dataflow.metrics import Integers
+from penstock.simulate.bound import NAME, Bound, find_bound
 from penstock.simulate.experiment import Experiment
 from penstock.simulate.measures import Measures, least_instances, measure
 from penstock.simulate.run import Run, simulate
@@ -23,6 +24,8 @@ class Comparison:
     seed: int
     oracle: Integers
     runs: tuple[tuple[Run, Measures], ...]
+    bound: Bound | None = None
+    """What no controller could do much better, however it decides."""
 
     def to_json(self) -> dict[str, Any]:
         """Return one JSON-ready object."""
@@ -34,6 +37,9 @@ class Comparison:
                 unit: {"least": int(column.min()), "most": int(column.max())}
                 for unit, column in zip(self.experiment.units, self.oracle.T, strict=True)
             },
+            "bound": None
+            if self.bound is None
+            else {**self.bound.measures.to_json(), "predictor": self.bound.predictor},
             "policies": [_write_run(run, measures) for run, measures in self.runs],
         }
 
@@ -48,7 +54,8 @@ def compare(
         progress(f"{experiment.name}: {policy}")
         run = simulate(experiment, policy, seed)
         runs.append((run, measure(run, oracle)))
-    return Comparison(experiment, seed, oracle, tuple(runs))
+    progress(f"{experiment.name}: {NAME}")
+    return Comparison(experiment, seed, oracle, tuple(runs), find_bound(experiment, seed))
 
 
 def _write_run(run: Run, measures: Measures) -> dict[str, Any]:

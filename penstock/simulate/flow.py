@@ -1,8 +1,9 @@
 """A dataflow as a fluid, in steps of one second: records flow through operators, wait, and are held back.
 
 In a step every operator takes what waits before it, up to its capacity and to the room behind it. Records may
-pass several operators in one step, so a pipeline that keeps up has empty queues. The parts of a step are made
-one function: to hand them their two dozen columns would take a third of the time.
+pass several operators in one step, so a pipeline that keeps up has empty queues. Each operator serves first
+what came first, so that the age of what leaves follows from when as many records had arrived. The parts of a
+step are made one function: to hand them their two dozen columns would take a third of the time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from penstock.simulate.virtual import LATENCY, UNLIMITED_SERVICE, Simulated
 
 FULLEST = 0.98
 """Utilisation at which the waiting of the queueing formula is cut off; beyond it the fluid queue tells."""
+EMPTY = 1e-12
+"""Share of all that arrived up to which a queue is rounding."""
 
 
 class Wiring(NamedTuple):
@@ -51,13 +54,9 @@ class Power(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """The state, changed in place; all but the first three are sums since the start."""
+    """The state, changed in place; all but the queue are sums since the start."""
 
     queue: Floats
-    wait: Floats
-    """Seconds that a record waits before an operator, as long as records leave it."""
-    stall: Floats
-    """Seconds for which records have waited and none has left."""
     arrived: Floats
     processed: Floats
     useful: Floats
@@ -66,22 +65,34 @@ class Flow(NamedTuple):
     """Records that a generator that was held back did not produce."""
 
 
+class Ages(NamedTuple):
+    """What the age of records follows from; a row for each second."""
+
+    arrived_by: Floats
+    """Records that had arrived before an operator when a second began, and when the last one ended."""
+    latency: Floats
+    """Seconds from the source until a record leaves an operator."""
+    head: Integers
+    """The second in which the oldest record before an operator came."""
+
+
 @numba.njit(cache=True)
-def advance(wiring: Wiring, power: Power, flow: Flow, arrivals: Floats, seen: Floats) -> None:
-    """Make one step for each row of `arrivals` (records by operator, zero but for sources).
+def advance(
+    wiring: Wiring, power: Power, flow: Flow, ages: Ages, first: int, arrivals: Floats, seen: Floats
+) -> None:
+    """Make one step for each row of `arrivals` (records by operator, zero but for sources), from `first` on.
 
     A row of `seen` takes what was read from all sources, what waits before them, what waits inside, and the
     end-to-end latency.
     """
     size = len(flow.queue)
     want, limit, inflow, done = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    until, stalled = np.empty(size), np.empty(size)
     for step in range(len(arrivals)):
         _ask(wiring, power, flow, arrivals[step], want)
         _limit(wiring, power, flow, want, limit)
         _move(wiring, flow, arrivals[step], limit, inflow, done)
         _account(wiring, power, flow, inflow, done)
-        _look(wiring, power, flow, done, until, stalled, seen[step])
+        _look(wiring, power, flow, ages, first + step, done, seen[step])
 
 
 @numba.njit(cache=True, inline="always")
@@ -141,34 +152,45 @@ def _account(wiring: Wiring, power: Power, flow: Flow, inflow: Floats, done: Flo
         # instances that a remote service holds back wait for its answers, and do nothing else
         held_back = power.own[i] > power.capacity[i] and done[i] >= power.capacity[i]
         flow.useful[i] += 1.0 if held_back else min(1.0, done[i] * power.service[i] / power.instances[i])
-        # Little's law; where records wait and none leaves, it says nothing, and they only grow older
-        stalled = done[i] == 0.0 and flow.queue[i] > 0.0
-        flow.stall[i] = flow.stall[i] + 1.0 if stalled else 0.0
-        if not stalled:
-            flow.wait[i] = flow.queue[i] / done[i] if done[i] > 0.0 else 0.0
 
 
 @numba.njit(cache=True, inline="always")
 def _look(
-    wiring: Wiring, power: Power, flow: Flow, done: Floats, until: Floats, stalled: Floats, seen: Floats
+    wiring: Wiring, power: Power, flow: Flow, ages: Ages, second: int, done: Floats, seen: Floats
 ) -> None:
-    """Sum up the step; the latency is that of the slowest path from a source to a sink.
+    """Sum up the step; the latency is the largest age with which records leave an operator.
 
-    Along a path waiting adds up, but a standstill of all operators ages each record only once.
+    Where none leaves, it is that of the oldest which waits.
     """
     seen[:] = 0.0
     for i in range(len(done)):
         is_source = wiring.upstream_first[i] == wiring.upstream_first[i + 1]
         seen[0] += done[i] if is_source else 0.0
         seen[1 if is_source else 2] += flow.queue[i]
-        until[i] = stalled[i] = 0.0
+        ages.arrived_by[second + 1, i] = flow.arrived[i]
+        came = _find_arrival(flow, ages, second, i)
+        before = 0.0
         for edge in range(wiring.upstream_first[i], wiring.upstream_first[i + 1]):
-            until[i] = max(until[i], until[wiring.upstream[edge]])
-            stalled[i] = max(stalled[i], stalled[wiring.upstream[edge]])
-        until[i] += flow.wait[i] + power.service[i] + power.coordination[i]
-        until[i] += _random_wait(wiring, power, done, i)
-        stalled[i] = max(stalled[i], flow.stall[i])
-        seen[3] = max(seen[3], until[i] + stalled[i])
+            before = max(before, ages.latency[min(int(came), second), wiring.upstream[edge]])
+        waited = second + 1.0 - came + _random_wait(wiring, power, done, i)
+        ages.latency[second, i] = before + waited + power.service[i] + power.coordination[i]
+        seen[3] = max(seen[3], ages.latency[second, i])
+
+
+@numba.njit(cache=True, inline="always")
+def _find_arrival(flow: Flow, ages: Ages, second: int, i: int) -> float:
+    """Return when the oldest record before an operator came: now, where none waits."""
+    if flow.queue[i] <= EMPTY * flow.arrived[i]:
+        ages.head[i] = second
+        return second + 1.0
+    gone = flow.arrived[i] - flow.queue[i]
+    head = ages.head[i]
+    while head < second and ages.arrived_by[head + 1, i] <= gone:
+        head += 1
+    ages.head[i] = head
+    start, end = ages.arrived_by[head, i], ages.arrived_by[head + 1, i]
+    share = (gone - start) / (end - start) if end > start else 0.0
+    return head + min(1.0, max(0.0, share))
 
 
 @numba.njit(cache=True, inline="always")
@@ -198,10 +220,14 @@ class VirtualDataflow(Simulated):
         self._spread: tuple[Integers, Floats] | None = None
         self._work_before = self._work.copy()
         self.wiring = _wiring(experiment)
+        seconds = experiment.seconds
+        self._ages = Ages(
+            np.zeros((seconds + 1, size)), np.zeros((seconds, size)), np.zeros(size, dtype=np.int64)
+        )
 
-    def take_over(self) -> None:
-        """Let the change under way take effect."""
-        super().take_over()
+    def forget_power(self) -> None:
+        """Look at capacities and instances anew."""
+        super().forget_power()
         self._power = self._spread = None
 
     def flow_on(self, until: int, stopped: bool) -> None:
@@ -211,7 +237,7 @@ class VirtualDataflow(Simulated):
         nothing = np.zeros(len(self.instances))
         power = self._power._replace(capacity=nothing, own=nothing) if stopped else self._power
         span = slice(self.now, until)
-        advance(self.wiring, power, self.flow, self.offered[span], self.seen[span])
+        advance(self.wiring, power, self.flow, self._ages, self.now, self.offered[span], self.seen[span])
 
     def instance_work(self) -> tuple[Integers, Floats, Floats]:
         """Return since the last call the operator of each instance, its records and the seconds it worked."""

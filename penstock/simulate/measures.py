@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.dataflow.metrics import Floats, Integers
 from penstock.dataflow.propagation import ROUNDING_TOLERANCE, propagate_rates
@@ -28,7 +29,7 @@ class Measures:
     over_slot_seconds: float
     under_slot_seconds: float
     under_seconds: int
-    """Seconds in which some operator had fewer instances than the oracle."""
+    """Seconds in which some operator could take less than was offered to it, and than the oracle's could."""
     down_seconds: int
     latency_target_seconds: float | None
     over_latency_target_seconds: int | None
@@ -59,7 +60,7 @@ def measure(run: Run, oracle: Integers | None = None) -> Measures:
         oracle_slot_seconds=_slot_seconds(least[:, scaled], slots),
         over_slot_seconds=_slot_seconds(np.maximum(surplus, 0), slots),
         under_slot_seconds=_slot_seconds(np.maximum(-surplus, 0), slots),
-        under_seconds=int((surplus < 0).any(axis=1).sum()),
+        under_seconds=int(find_short(run, least).sum()),
         down_seconds=int(run.down.sum()),
         latency_target_seconds=target,
         over_latency_target_seconds=None if target is None else int((latency > target).sum()),
@@ -68,6 +69,26 @@ def measure(run: Run, oracle: Integers | None = None) -> Measures:
         p99_latency_seconds=p99,
         largest_backlog_records=float(run.seen[:, BACKLOG].max()),
     )
+
+
+def find_short(run: Run, least: Integers) -> NDArray[np.bool_]:
+    """Tell for each second whether a unit that is scaled could take less than it was offered.
+
+    Instances that had failed, were slow or still cold count as such. Where no size is enough, the oracle's
+    own capacity is what is needed.
+    """
+    experiment, scaled = run.experiment, run.experiment.scaled
+    demand = batch_demand(experiment) if experiment.shares_slots else true_demand(experiment)
+    possible = np.empty(least.shape)
+    for number, table in enumerate(experiment.capacities):
+        possible[:, number] = table[least[:, number]]
+    if not experiment.shares_slots:
+        possible = possible * experiment.capacity_shares()
+        if experiment.scenario.interference:
+            possible = possible * _slow_down(experiment, least)
+    needed = np.minimum(demand, possible) * (1 - ROUNDING_TOLERANCE)
+    short: NDArray[np.bool_] = (run.capable < needed)[:, scaled].any(axis=1)
+    return short
 
 
 def _slot_seconds(instances: Integers, slots: Integers) -> float:
@@ -95,7 +116,7 @@ def least_instances(experiment: Experiment) -> Integers:
     they began with; where no number is enough, it is the one with the largest capacity.
     """
     if experiment.shares_slots:
-        return _fewest(experiment.capacities[0], experiment.offered.sum(axis=1))[:, np.newaxis]
+        return _fewest(experiment.capacities[0], batch_demand(experiment)[:, 0])[:, np.newaxis]
     demand, shares = true_demand(experiment), experiment.capacity_shares()
     least = _least(experiment, demand / shares)
     for _ in range(ROUNDS if experiment.scenario.interference else 0):
@@ -122,6 +143,18 @@ def true_demand(experiment: Experiment) -> Floats:
     graph = experiment.graph
     offered = {name: experiment.offered[:, graph.index[name]] for name in graph.sources}
     return np.column_stack(propagate_rates(graph, experiment.selectivity.tolist(), offered))
+
+
+def batch_demand(experiment: Experiment) -> Floats:
+    """Return what is offered to the executors: in each second the mean over its trigger interval.
+
+    A batch takes the records of a whole interval, so it does not matter how they come within it.
+    """
+    assert experiment.scenario.batches is not None
+    trigger, offered = int(experiment.scenario.batches.trigger), experiment.offered.sum(axis=1)
+    firsts = np.arange(0, len(offered), trigger)
+    sums, counts = np.add.reduceat(offered, firsts), np.diff([*firsts, len(offered)])
+    return np.repeat(sums / counts, counts)[:, np.newaxis]
 
 
 def _fewest(capacities: Floats, needed: Floats) -> Integers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,7 @@ from penstock.decide.outcome import Outcome, Status
 from penstock.decide.policy import Action, Proposal, Resize
 from penstock.decide.verdict import Accepted, Verdict, VerdictLog
 from penstock.journal.records import ActionRecord
+from penstock.runtime.ports import Source
 from penstock.simulate.events import VirtualEvents
 from penstock.simulate.flow import VirtualDataflow
 from penstock.simulate.virtual import SCATTER, Simulated, make_generator
@@ -58,12 +60,13 @@ class VirtualSource:
     def _metrics(
         self, start: int, end: int, operator: Integers, records: Floats, worked: Floats
     ) -> MetricWindow:
-        """Return what is measured: with noise on the time that each instance worked."""
+        """Return what is measured: with noise on the time that instances worked."""
         if self._scatter is not None:
             # the mean of n services has the variance c_s² / n, which policies estimate c_s² from
             spread = np.sqrt(self._scatter[operator] / np.maximum(records, 1.0))
             worked = worked * np.maximum(LEAST_FACTOR, 1 + spread * self._random.standard_normal(len(worked)))
-        measured = self._noise.on_all(worked)
+        # what is off is off for all instances of an operator: more of them do not average it out
+        measured = worked * self._noise.draw_factors(len(self.dataflow.experiment.names))[operator]
         return MetricWindow(
             start=start,
             end=end,
@@ -101,12 +104,28 @@ class Noise:
             return float(exact)
         return float(exact) * max(LEAST_FACTOR, 1 + self._deviation * float(self._random.standard_normal()))
 
-    def on_all(self, exact: Floats) -> Floats:
-        """Return each reading by itself."""
+    def draw_factors(self, count: int) -> Floats:
+        """Draw by what readings are multiplied."""
         if self._deviation == 0:
-            return exact
-        factors = 1 + self._deviation * self._random.standard_normal(len(exact))
-        return exact * np.maximum(LEAST_FACTOR, factors)
+            return np.ones(count)
+        return np.maximum(LEAST_FACTOR, 1 + self._deviation * self._random.standard_normal(count))
+
+
+class LaggingSource:
+    """A source whose windows are known only some time after they have ended."""
+
+    def __init__(self, source: Source, lag: int) -> None:
+        self._source, self._lag = source, lag
+        self._gathered: deque[tuple[int, ApplicationWindow | NotReady]] = deque()
+
+    def gather(self, now: int) -> None:
+        """End a window now, to be shown later."""
+        self._gathered.append((now + self._lag, self._source.observe(float(now))))
+
+    def observe(self, now: float) -> ApplicationWindow | NotReady:
+        """Return the newest window that is known by now."""
+        known = [self._gathered.popleft()[1] for at, _ in tuple(self._gathered) if at <= now]
+        return known[-1] if known else NotReady("no metrics are known yet", "a window", now + self._lag)
 
 
 class VirtualActuator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from penstock.dataflow.metrics import BatchExecution, Floats, Integers
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ExecutorState, SlotQuery, SlotWindow, SourceRate
 from penstock.decide.manager.manager import ScalingManager
-from penstock.decide.policy import Policy
+from penstock.decide.policy import ExpectedEffect, Policy, Scale
 from penstock.decide.verdict import CountedVerdict
 from penstock.journal.records import ActionRecord
 from penstock.observe.sources.offered import unread_records
@@ -23,7 +23,7 @@ from penstock.simulate.batches import VirtualBatches
 from penstock.simulate.events import VirtualEvents
 from penstock.simulate.experiment import Experiment
 from penstock.simulate.flow import VirtualDataflow
-from penstock.simulate.ports import MemoryRecord, Noise, VirtualActuator, VirtualSource
+from penstock.simulate.ports import LaggingSource, MemoryRecord, Noise, VirtualActuator, VirtualSource
 from penstock.simulate.virtual import READ, Simulated
 
 
@@ -43,6 +43,8 @@ class Run:
     """Reason why the loop stepped aside → how often."""
     record_latencies: tuple[float, ...] = ()
     """p50, p95 and p99 of single records, where they were followed."""
+    capable: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    """Records a second that each unit could take, with what had failed, was slow or still cold."""
     batches: tuple[BatchExecution, ...] = ()
     """Batches in the order in which they ended, where slots are shared."""
 
@@ -55,23 +57,59 @@ def simulate(experiment: Experiment, policy: str, seed: int = 0) -> Run:
 def run_policy(experiment: Experiment, policy: Policy, seed: int = 0) -> Run:
     """Let time pass from one policy interval to the next, or to the end of an action, whichever is first."""
     (dataflow, source), record = build_application(experiment, seed), MemoryRecord()
-    actuator = VirtualActuator(dataflow)
+    actuator, lag = VirtualActuator(dataflow), int(experiment.scenario.metrics_lag)
+    shown = LaggingSource(source, lag)
     settings = experiment.settings
     interval = int(settings.manager.policy_interval)
     manager = ScalingManager(settings.manager, settings.bounds, settings.goals)
     # nobody watches a run that takes a second, so nothing is kept to be watched
     loop_settings = LoopSettings(policy_interval=interval, timeline_length=0)
-    loop = Loop(experiment.name, Ports(source, policy, manager, record, actuator), loop_settings)
+    loop = Loop(
+        experiment.name, Ports(shown if lag else source, policy, manager, record, actuator), loop_settings
+    )
     errors: dict[str, int] = {}
     while dataflow.now < experiment.seconds:
         due = (dataflow.now // interval + 1) * interval
-        dataflow.advance(due if actuator.ends_at is None else min(due, max(actuator.ends_at, dataflow.now)))
+        until = due if actuator.ends_at is None else min(due, max(actuator.ends_at, dataflow.now))
+        for moment in _list_moments(dataflow.now, until, interval, lag):
+            dataflow.advance(moment)
+            shown.gather(moment)
+        dataflow.advance(until)
         cycle = loop.tick(float(dataflow.now))
         if cycle.error:
             errors[cycle.error] = errors.get(cycle.error, 0) + 1
+    return _end_run(dataflow, policy.name, record, errors)
+
+
+def _list_moments(start: int, end: int, interval: int, lag: int) -> range:
+    """List the moments in (start, end] at which a window ends that is shown a lag later, when it is due."""
+    if not lag:
+        return range(0)
+    first = start + interval - (start + lag) % interval
+    return range(first, end + 1, interval)
+
+
+def follow_sizes(experiment: Experiment, sizes: Integers, name: str, seed: int = 0) -> Run:
+    """Hold given sizes, a row for each second, whatever a loop would do."""
+    dataflow, _ = build_application(replace(experiment, initial=sizes[0].copy()), seed)
+    changes = np.flatnonzero((sizes[1:] != sizes[:-1]).any(axis=1)) + 1
+    record = MemoryRecord()
+    for second in changes.tolist():
+        dataflow.advance(second)
+        before, wanted = dataflow.parallelism(), sizes[second]
+        planned = dict(zip(experiment.units, wanted.tolist(), strict=True))
+        scale = Scale(planned, name, ExpectedEffect("as given"))
+        record.intend(float(second), experiment.name, 0, scale, before)
+        dataflow.wanted = wanted.copy()
+        dataflow.take_over()
+    dataflow.advance(experiment.seconds)
+    return _end_run(dataflow, name, record, {})
+
+
+def _end_run(dataflow: Simulated, policy: str, record: MemoryRecord, errors: Mapping[str, int]) -> Run:
     return Run(
-        policy=policy.name,
-        experiment=experiment,
+        policy=policy,
+        experiment=dataflow.experiment,
         held=dataflow.held,
         down=dataflow.down,
         seen=dataflow.seen,
@@ -79,6 +117,7 @@ def run_policy(experiment: Experiment, policy: Policy, seed: int = 0) -> Run:
         decisions=tuple(record.verdicts),
         errors=errors,
         record_latencies=dataflow.record_latencies() if isinstance(dataflow, VirtualEvents) else (),
+        capable=dataflow.capable,
         batches=tuple(dataflow.ended) if isinstance(dataflow, VirtualBatches) else (),
     )
 

@@ -86,11 +86,14 @@ class OperatorSpec(Checked):
 class ScalingSpec(Checked):
     """How a change of parallelism takes effect.
 
-    `restart` stops everything for the pause; with `live` work goes on, and the change is there after it.
+    `restart` stops everything for the pause; with `live` work goes on, and the change is there after it. A
+    new instance has the share `cold` of its speed for the time `warm_up`.
     """
 
     kind: Literal["restart", "live"] = "live"
     pause: WholeSeconds = Field(0.0, ge=0, le=86400)
+    warm_up: WholeSeconds = Field(0.0, ge=0, le=86400)
+    cold: Share = 0.5
 
 
 class Slowdown(Checked):
@@ -148,7 +151,8 @@ class Scenario(Checked):
     """A whole experiment; `settings` are those of the loop, the manager and the policies.
 
     `latency: events` follows single records instead of estimating their waiting. `batches` makes it an
-    application whose operators share slots, as on Spark.
+    application whose operators share slots, as on Spark. What is measured is off by `noise`, and known only
+    `metrics_lag` later.
     """
 
     description: str = ""
@@ -162,4 +166,5 @@ class Scenario(Checked):
     failures: tuple[Failures, ...] = ()
     interference: Interference | None = None
     noise: Finite = Field(0.0, ge=0, le=1)
+    metrics_lag: WholeSeconds = Field(0.0, ge=0, le=3600)
     settings: Mapping[str, Any] = Field(default_factory=dict)

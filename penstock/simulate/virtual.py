@@ -15,7 +15,7 @@ READ, BACKLOG, QUEUED, LATENCY = range(4)
 """Columns of `Simulated.seen`."""
 UNLIMITED_SERVICE = 1e-6
 """Seconds a record that a source without a service time is said to have worked on it: rates need some."""
-ARRIVALS, FAILURES, NEIGHBOURS, SERVICES, SCATTER = 1, 2, 3, 4, 5
+ARRIVALS, FAILURES, NEIGHBOURS, SERVICES, SCATTER, ORACLE, BOUND = 1, 2, 3, 4, 5, 6, 7
 """Streams of random numbers, so that more of one thing does not change another."""
 
 
@@ -29,10 +29,15 @@ class Simulated(ABC):
         self.held: Integers = np.zeros((experiment.seconds, len(experiment.units)), dtype=np.int64)
         self.down = np.zeros(experiment.seconds, dtype=np.bool_)
         self.seen: Floats = np.zeros((experiment.seconds, 4))
+        self.capable: Floats = np.zeros((experiment.seconds, len(experiment.units)))
+        """Records a second that each unit could take, with what has failed, is slow or is still cold."""
         self.offered = draw_offered(experiment, seed)
         self.wanted: Integers | None = None
         self.wanted_at = 0
         self._disturbed = draw_disturbances(experiment, seed)
+        self._cold: list[tuple[int, Integers]] = []
+        """Instances that are new, and until when they are slow for it."""
+        self._capacity: Floats | None = None
 
     def change(self, instances: Mapping[str, int]) -> int:
         """Begin a change of parallelism; returns when it is there."""
@@ -51,8 +56,10 @@ class Simulated(ABC):
             end = min(until, self.wanted_at) if self.wanted is not None else until
             if self._disturbed is not None:
                 end = min(end, self._disturbed.steady_until(self.now))
+            end = int(min(end, self._warm_some_up()))
             span = slice(self.now, end)
             self.held[span] = self.instances
+            self.capable[span] = self._present_capacity()
             stopped = self.wanted is not None and self.experiment.scenario.scaling.kind == "restart"
             self.down[span] = stopped
             self.flow_on(end, stopped)
@@ -65,9 +72,34 @@ class Simulated(ABC):
         """Let records flow from now on; nothing else changes until then."""
 
     def take_over(self) -> None:
-        """Let the change under way take effect."""
+        """Let the change under way take effect; what is new begins cold."""
         assert self.wanted is not None
+        scaling = self.experiment.scenario.scaling
+        grown: Integers = np.maximum(self.wanted - self.instances, 0)
+        if scaling.warm_up and grown.any():
+            self._cold.append((self.now + int(scaling.warm_up), grown))
         self.instances, self.wanted = self.wanted, None
+        self.forget_power()
+
+    def forget_power(self) -> None:
+        """Look at capacities anew: instances came, went or became warm."""
+        self._capacity = None
+
+    def _warm_some_up(self) -> float:
+        """Let instances that have run long enough be as fast as others; return when the next ones are."""
+        if not self._cold:
+            return np.inf
+        if self._cold[0][0] <= self.now:
+            self._cold = [(until, some) for until, some in self._cold if until > self.now]
+            self.forget_power()
+        return min((until for until, _ in self._cold), default=np.inf)
+
+    def _present_capacity(self) -> Floats:
+        if self._capacity is None or self._disturbed is not None:
+            tables = self.experiment.capacity_of(self.working)
+            speed = self.shares * self.experiment.slow_down(self.instances)
+            self._capacity = tables * (np.min(speed) if self.experiment.shares_slots else speed)
+        return self._capacity
 
     def parallelism(self) -> dict[str, int]:
         """Return unit → instances held now."""
@@ -76,7 +108,15 @@ class Simulated(ABC):
     @property
     def shares(self) -> Floats | float:
         """The share of its capacity that each operator has now."""
-        return 1.0 if self._disturbed is None else self._disturbed.shares[self._second]
+        own = 1.0 if self._disturbed is None else self._disturbed.shares[self._second]
+        return own * self._warmth() if self._cold else own
+
+    def _warmth(self) -> Floats:
+        """Return the share of its speed that the mean instance of each unit has, the new ones being slow."""
+        new = np.minimum(sum(some for _, some in self._cold), self.instances)
+        lost = 1 - self.experiment.scenario.scaling.cold
+        warmth: Floats = 1 - lost * new / np.maximum(self.instances, 1)
+        return warmth
 
     @property
     def working(self) -> Integers:

@@ -27,7 +27,7 @@ from penstock.view.charts import (
 )
 from penstock.view.colours import BLUE, COLOURS, GREY, ORANGE
 from penstock.view.frame import Figure, draw_chart, render_page
-from penstock.view.simulation_terminal import EXPLAINED, HEADINGS, list_changes, list_measures
+from penstock.view.simulation_terminal import EXPLAINED, HEADINGS, list_changes, list_rows
 
 MOST_POINTS = 1500
 """Points of one line; a day has 86,400 seconds, and a screen two thousand dots."""
@@ -47,7 +47,7 @@ def render_comparison_page(comparison: Comparison) -> str:
         ],
         chart=draw_chart(draw_comparison(comparison), "timeline"),
         headings=HEADINGS,
-        rows=[(run.policy, *list_measures(measures)) for run, measures in comparison.runs],
+        rows=list_rows(comparison),
         explained=EXPLAINED,
         actions=[(run.policy, _list_actions(run)) for run, _ in comparison.runs],
     )

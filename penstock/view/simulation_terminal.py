@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from penstock.simulate.bound import NAME
 from penstock.simulate.comparison import SHOWN, Comparison, ManySeeds
 from penstock.simulate.measures import Measures
 from penstock.simulate.replay import Replay, write_change
@@ -23,8 +24,10 @@ HEADINGS = (
 )
 EXPLAINED = (
     "over, under: slot-seconds above and below the oracle, as a share of the oracle's; short: time in which "
-    "some operator had too few instances; late: time over the latency target; p50 to p99: latency of all "
-    "seconds, or of single records where those are followed; backlog: the largest before the sources"
+    "some operator could take less than it was offered; late: time over the latency target; p50 to p99: "
+    "latency of all seconds, or of single records where those are followed; backlog: the largest before the "
+    "sources; causal-bound: what a controller could hold that knows all but the future, the best predictor "
+    "taken in hindsight"
 )
 
 
@@ -35,6 +38,14 @@ def render_comparison(comparison: Comparison) -> RenderableType:
         parts += ["", _actions(run)]
         parts += [Text(f"{run.policy}: {error} (×{count})", "yellow") for error, count in run.errors.items()]
     return Group(*parts, "", Text(EXPLAINED, "dim"))
+
+
+def list_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """List a row for each policy, and the causal bound as the last one."""
+    bound = comparison.bound
+    measured = [(run.policy, measures) for run, measures in comparison.runs]
+    measured += [(NAME, bound.measures)] if bound else []
+    return [(name, *list_measures(measures)) for name, measures in measured]
 
 
 def list_measures(measures: Measures) -> tuple[str, ...]:
@@ -106,8 +117,8 @@ def _figures(comparison: Comparison) -> Table:
     for number, heading in enumerate(HEADINGS):
         # where they do not fit, half a figure would be a wrong one
         table.add_column(heading, justify="left" if number == 0 else "right", overflow="fold")
-    for run, measures in comparison.runs:
-        table.add_row(run.policy, *list_measures(measures))
+    for cells in list_rows(comparison):
+        table.add_row(*cells)
     return table
 
 

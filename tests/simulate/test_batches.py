@@ -6,7 +6,7 @@ import pytest
 from penstock.dataflow.window import EXECUTORS, SlotWindow
 from penstock.simulate.batches import VirtualBatches
 from penstock.simulate.measures import least_instances, measure
-from penstock.simulate.run import BatchSource, simulate
+from penstock.simulate.run import BatchSource, follow_sizes, simulate
 from penstock.simulate.virtual import BACKLOG, LATENCY, READ
 from tests.simulate.experiments import an_experiment
 
@@ -81,6 +81,21 @@ def test_ds2_sizes_executors_and_the_oracle_knows_the_least():
     rates = experiment.capacities[0]
     assert rates[size] >= 900 > rates[size - 1]
     assert measure(run).under_seconds < 500 and run.seen[-1, BACKLOG] <= 10_000
+
+
+def test_the_oracle_of_tasks_that_scatter_can_be_held():
+    scattered = {"count": {**OPERATORS["count"], "tasks": 32, "distribution": {"kind": "lognormal", "cv": 1}}}
+    even = {"count": {**OPERATORS["count"], "tasks": 32}}
+    settings = {**SETTINGS, "max_executors": 16}
+    rough, smooth = (spark("constant:300", operators=o, settings=settings) for o in (scattered, even))
+    size = int(least_instances(rough)[0, 0])
+    assert size > int(least_instances(smooth)[0, 0])
+    run = follow_sizes(rough, np.full((1200, 1), size), "oracle", 3)
+    shares = [batch.seconds <= 10 for batch in run.batches]
+    assert np.mean(shares) >= 0.9 and run.seen[-1, BACKLOG] <= 2 * 10 * 300
+    mean_size = int(least_instances(smooth)[0, 0])
+    small = follow_sizes(rough, np.full((1200, 1), mean_size), "too small", 3)
+    assert np.mean([batch.seconds <= 10 for batch in small.batches]) < 0.9
 
 
 def test_executors_fail_and_come_back():

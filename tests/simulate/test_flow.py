@@ -1,4 +1,4 @@
-"""The fluid model: nothing is lost or made, queues stay in their bounds, waiting follows Little's law."""
+"""The fluid model: nothing is lost or made, queues stay in their bounds, records leave with their age."""
 
 import numpy as np
 import pytest
@@ -81,9 +81,73 @@ def test_without_bounds_records_wait_inside():
     run(dataflow, 100)
     assert dataflow.seen[99, READ] == pytest.approx(1000)
     assert dataflow.seen[99, BACKLOG] == 0
-    # two thousand arrive and one thousand leave: 100,000 wait, which takes 100 seconds
+    # two thousand arrive and one thousand leave: what leaves now, the 100,000th, came after 50 seconds
     assert dataflow.seen[99, QUEUED] == pytest.approx(100_000)
-    assert dataflow.seen[99, LATENCY] == pytest.approx(100, abs=0.01)
+    assert dataflow.seen[99, LATENCY] == pytest.approx(50, abs=0.01)
+
+
+def test_what_leaves_has_the_age_of_its_record_while_a_queue_grows_and_shrinks():
+    # 2,000 a second for 60 s on a capacity of 1,000, then 500: by hand, records leave in their order
+    parse = {"inputs": ["events"], "service_time": "1ms"}
+    experiment = an_experiment(
+        sources={"events": {"rate": "steps:0=2000,60=500"}}, operators={"parse": parse}, duration=200
+    )
+    dataflow = VirtualDataflow(experiment)
+    dataflow.advance(200)
+    left = np.arange(1, 201) * 1000.0
+    came = np.where(left <= 120_000, left / 2000, 60 + (left - 120_000) / 500)
+    expected = np.maximum(0.0, np.arange(1, 201) - came)
+    assert dataflow.seen[:, LATENCY] == pytest.approx(expected, abs=0.01)
+    # Little's law would have said 30 s after half a minute, and the record that leaves then is 15 s old
+    assert dataflow.seen[29, LATENCY] == pytest.approx(15, abs=0.01)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rates=st.lists(st.integers(0, 3000), min_size=4, max_size=4),
+    sizes=st.lists(st.integers(1, 3), min_size=2, max_size=2),
+)
+def test_ages_are_those_of_records_followed_one_by_one(rates, sizes):
+    steps = ",".join(f"{20 * number}={rate}" for number, rate in enumerate(rates))
+    first, second = sizes
+    operators = {
+        "parse": {"inputs": ["events"], "service_time": "1ms", "instances": first},
+        "count": {"inputs": ["parse"], "service_time": "1ms", "instances": second},
+    }
+    experiment = an_experiment(
+        sources={"events": {"rate": f"steps:{steps}"}}, operators=operators, duration=100
+    )
+    dataflow = VirtualDataflow(experiment)
+    dataflow.advance(100)
+    # plain reference: one record after the other, each at most so many a second through both operators
+    offered = experiment.offered[:, 0]
+    came = np.interp(np.arange(0.5, offered.sum()), np.cumsum([0, *offered]), np.arange(101))
+    ages = dict.fromkeys(range(100), 0.0)
+    free = [0.0, 0.0]
+    for birth in came:
+        at = birth
+        for place, size in enumerate(sizes):
+            free[place] = at = max(at, free[place] + 0.001 / size)
+        if at < 100:
+            ages[int(at)] = at - birth
+    busy = [second for second in range(5, 100) if offered[second] > 0 and ages[second] > 0]
+    seen = dataflow.seen[busy, LATENCY] if busy else np.zeros(0)
+    assert seen == pytest.approx([ages[second] for second in busy], abs=1.1)
+
+
+def test_new_instances_are_slow_until_they_are_warm():
+    scaling = {"kind": "live", "pause": "20s", "warm_up": "30s", "cold": 0.5}
+    parse = {"inputs": ["events"], "service_time": "1ms"}
+    experiment = an_experiment(
+        scaling=scaling, operators={"parse": parse}, sources={"events": {"rate": "constant:5000"}}
+    )
+    dataflow = VirtualDataflow(experiment)
+    dataflow.advance(10)
+    dataflow.change({"parse": 3})
+    dataflow.advance(100)
+    done = np.diff(dataflow.capable[:, 1][[0, 29, 30, 59, 60, 99]])
+    # 1,000 a second, from second 30 on two new ones at half their speed, from 60 on all of them
+    assert done.tolist() == pytest.approx([0, 1000, 0, 1000, 0])
 
 
 def test_a_restart_stops_all_for_its_pause_and_records_grow_older_meanwhile():

@@ -1,6 +1,6 @@
-"""Baselines: one figure against its target, as KEDA scales by lag and Kubernetes' HPA by CPU.
+"""Baselines: one figure against its target, as KEDA scales by lag or rate and Kubernetes' HPA by CPU.
 
-Both end in the HPA: wanted = ceil(held · figure / target), nothing within a tolerance, growth bounded in each
+All end in the HPA: wanted = ceil(held · figure / target), nothing within a tolerance, growth bounded in each
 step, and for a reduction the largest size that was wanted within the stabilisation time.
 """
 
@@ -31,12 +31,18 @@ BUSIEST = 0.8
 
 
 class ReactiveSettings(Section):
-    """Settings of both rules, with the HPA's own defaults where it has one."""
+    """Settings of these rules, with the HPA's own defaults where it has one."""
 
     prefix: ClassVar[str] = "reactive_"
 
     records_per_instance: Ratio = Field(
         1000.0, gt=0, le=1_000_000_000, description="The lag that reactive-lag allows for each instance."
+    )
+    rate_per_instance: Ratio = Field(
+        1000.0,
+        gt=0,
+        le=1_000_000_000,
+        description="The records offered in a second for which reactive-rate wants one instance.",
     )
     tolerance: Ratio = Field(
         0.1, ge=0, le=1, description="The reactive policies change nothing within this share of their target."
@@ -61,6 +67,15 @@ def lag_figure(each: float) -> Figure:
         ratio=lambda unit: unit.backlog / (unit.held * each),
         told=lambda unit: f"{unit.backlog:,.0f} records wait, {each:,.0f} are right for an instance",
         aim=f"at most {each:,.0f} records wait for each instance",
+    )
+
+
+def rate_figure(each: float, offered: Callable[[], float]) -> Figure:
+    """Follow the offered rate as KEDA does: records in a second, over those of the instances held."""
+    return Figure(
+        ratio=lambda unit: offered() / (unit.held * each),
+        told=lambda unit: f"{offered():,.0f} records/s are offered, {each:,.0f}/s are right for an instance",
+        aim=f"at most {each:,.0f} records/s are offered for each instance",
     )
 
 
@@ -135,3 +150,19 @@ class ReactiveLagPolicy(ReactiveCpuPolicy):
 
     def _follow(self, settings: ReactiveSettings, goals: Goals) -> Figure:
         return lag_figure(settings.records_per_instance)
+
+
+class ReactiveRatePolicy(ReactiveCpuPolicy):
+    """Follows the records that sources are offered in a second instead, whatever an instance can do."""
+
+    name = "reactive-rate"
+
+    def _follow(self, settings: ReactiveSettings, goals: Goals) -> Figure:
+        self._offered = 0.0
+        return rate_figure(settings.rate_per_instance, lambda: self._offered)
+
+    def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
+        """Bring the rate for each instance to its target."""
+        sources = [source for query in window.queries for source in query.sources.values()]
+        self._offered = sum(source.offered_per_second for source in sources)
+        return super().propose(window)

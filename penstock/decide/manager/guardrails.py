@@ -19,6 +19,7 @@ from penstock.decide.policy import (
     HELD_LOAD,
     HELD_UTILISATION,
     IDLE_SECONDS,
+    PLANNED_RISK,
     SEEN_EXECUTORS,
     UTILISATION,
     Scale,
@@ -216,7 +217,7 @@ class ScaleDownDelay:
         """Raise reductions to the largest need in the delay, or to what is held."""
 
         # sources that have offered nothing for as long show by themselves that nothing is needed
-        if find_idle_seconds(scale) >= self.seconds:
+        if find_idle_seconds(scale) >= self.seconds or PLANNED_RISK in scale.expected.figures:
             return scale
 
         def delayed(unit: str, wanted: int, held: int) -> int:

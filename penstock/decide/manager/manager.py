@@ -55,6 +55,7 @@ from penstock.decide.manager.proposals import (
     find_pending_size,
     find_standing,
     grows,
+    is_planned,
     object_to_move,
     object_to_proposal,
     tell_cut_step,
@@ -323,14 +324,13 @@ class ScalingManager:
 
     def _activate(self, situation: Situation, answer: Hold | Scale) -> Verdict:
         settings, decisions = self.settings, self.state.decisions
-        if len(decisions) < settings.activation_intervals:
+        needed = 1 if is_planned(answer) else settings.activation_intervals
+        if len(decisions) < needed:
             if isinstance(answer, Hold):
                 return NothingToDo(answer.reason)
-            reason = (
-                f"{len(decisions)} of {settings.activation_intervals} decisions considered: {answer.reason}"
-            )
+            reason = f"{len(decisions)} of {needed} decisions considered: {answer.reason}"
             return Waiting(reason, situation.now + settings.policy_interval)
-        recent = self._recent
+        recent = decisions[-needed:]
         sizes = combine_needs(recent, situation.held, settings.activation_statistic)
         scale = combine_decisions(recent, sizes, situation.held)
         # while one decision asks for growth, the next will show whether the policy sees the cost itself

@@ -13,6 +13,7 @@ from penstock.decide.policy import (
     HELD_LOAD,
     HELD_UTILISATION,
     IDLE_SECONDS,
+    PLANNED_RISK,
     SEEN_EXECUTORS,
     ExpectedEffect,
     Hold,
@@ -135,12 +136,18 @@ def find_need(proposal: Hold | Scale, held: Mapping[str, int]) -> dict[str, int]
     return {unit: int(asked.get(unit, size)) for unit, size in held.items()}
 
 
+def is_planned(proposal: Hold | Scale) -> bool:
+    """Tell whether a policy has weighed noise, delay and the price of a change itself."""
+    figures = proposal.figures if isinstance(proposal, Hold) else proposal.expected.figures
+    return PLANNED_RISK in figures
+
+
 def apply_sizes(scale: Scale, sizes: Mapping[str, int]) -> Scale:
     """Return the proposal with other sizes, without the figures that were predicted for the proposed ones."""
     if dict(sizes) == dict(scale.parallelism):
         return scale
     # what describes the load and the held size stays true, whatever size is chosen
-    kept = {HELD_LOAD, HELD_UTILISATION, IDLE_SECONDS, SEEN_EXECUTORS}
+    kept = {HELD_LOAD, HELD_UTILISATION, IDLE_SECONDS, PLANNED_RISK, SEEN_EXECUTORS}
     figures = {name: value for name, value in scale.expected.figures.items() if name in kept}
     summary = f"part of what was expected of {write_sizes(scale.parallelism)}: {scale.expected.summary}"
     return replace(scale, parallelism=dict(sizes), expected=ExpectedEffect(summary, figures))

@@ -1,0 +1,337 @@
+"""Holds the least size whose risk of being short, before another one could be there, is below its level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.dataflow.graph import LogicalGraph
+from penstock.dataflow.metrics import MetricWindow
+from penstock.dataflow.propagation import propagate_targets
+from penstock.dataflow.rates import measure_rates
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import (
+    EXECUTORS,
+    ApplicationWindow,
+    OperatorQuery,
+    OperatorWindow,
+    SlotWindow,
+)
+from penstock.decide.ahead.capacity import CostLine
+from penstock.decide.ahead.demand import SourceDemand
+from penstock.decide.ahead.plan import ChangeClock, Deaths, Savings
+from penstock.decide.ahead.season import Season
+from penstock.decide.ahead.settings import AheadSettings
+from penstock.decide.ds2.slots import SharedSlots
+from penstock.decide.goals import Goals, SizeBounds
+from penstock.decide.policy import (
+    HELD_LOAD,
+    HELD_UTILISATION,
+    IDLE_SECONDS,
+    PLANNED_RISK,
+    ExpectedEffect,
+    Hold,
+    Proposal,
+    Scale,
+)
+from penstock.decide.readings import (
+    find_shared_operator,
+    find_unheld_operator,
+    find_unread_source,
+    mark_unscalable,
+    scale_units,
+)
+
+RATES = "rates of "
+"""Keys of remembered seasons begin with this; the rest is the query and its source."""
+MOST_SOURCES = 256
+FULL = 0.92
+"""The share of its period that a batch is sized to take: batches of the same size differ by as much."""
+BATCH_ERROR = 0.03
+"""Relative deviation of the costs of batches, beside what their scatter takes."""
+LOOKS = ((False, 10.0), (True, 30.0), (True, 3.0))
+"""How far a size is looked at, and with how many times the risk. One that is held is given up for a larger one
+only beyond three times the risk for which it was taken, so that it is kept a while. A change is under way in a
+tenth of the time at most, so that what may come after it counts less; but none is made smaller for that."""
+MOST_EARLY = 0.2
+"""The share of a size that is taken early at the most, to save later changes."""
+LONGEST_CATCH_UP = 120.0
+"""A backlog is worked off within this at the most: until then every record is late."""
+
+
+@dataclass(slots=True)
+class _Unit:
+    """What is known of one operator, or of the executors."""
+
+    cost: CostLine = field(default_factory=CostLine)
+    deaths: Deaths = field(default_factory=Deaths)
+    savings: Savings = field(default_factory=Savings)
+    held: int = 0
+    held_since: float = 0.0
+
+
+def choose_size(held: int, until_next: int, after_growth: int, after_shrinking: int) -> int:
+    """Return what is needed: more where what is held does not do until the next decision, or less."""
+    if until_next > held:
+        return max(until_next, after_growth)
+    return min(held, max(until_next, after_shrinking))
+
+
+class AheadPolicy:
+    """Plans over the time that a change takes; growth and shrinking follow from the same sum."""
+
+    name = "ahead"
+    memory_kind = "ahead"
+
+    def __init__(self, settings: AheadSettings, bounds: SizeBounds, goals: Goals) -> None:
+        self._settings, self._bounds, self._goals = settings, bounds, goals
+        self._catch_up = min(goals.catch_up, LONGEST_CATCH_UP)
+        full = goals.model_copy(update={"utilisation": FULL, "catch_up": self._catch_up})
+        self._slots = SharedSlots(full)
+        self._clock = ChangeClock(settings.first_delay)
+        self._sources: dict[str, SourceDemand] = {}
+        self._units: dict[str, _Unit] = {}
+        self._asides: dict[str, str] = {}
+        self._settled_from = 0.0
+
+    def watch(self, window: ApplicationWindow) -> None:
+        """Learn from a window about which nothing is asked: the load goes on while a size changes."""
+        if self._clock.look(window.end, window.parallelism):
+            self._settled_from = window.end
+        for query in window.queries:
+            if find_unread_source(query) is not None:
+                continue
+            for name in query.graph.sources:
+                demand, rate = self._source(f"{query.name}/{name}"), query.sources[name].offered_per_second
+                aside = demand.take(window.start, window.end, rate, self._clock.delay)
+                self._asides[f"{query.name}/{name}"] = aside
+
+    def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
+        """Propose the least size that is safe until the size after it could be there."""
+        if not window.queries:
+            return NotReady("no query is active", "a query that reports metrics")
+        self.watch(window)
+        for query in window.queries:
+            unread = find_unread_source(query)
+            if unread is not None and isinstance(window, OperatorWindow):
+                return unread
+        answer = self._size_slots(window) if isinstance(window, SlotWindow) else self._size_operators(window)
+        if isinstance(answer, Scale):
+            self._clock.ask(window.end, answer.parallelism)
+        return answer
+
+    def learned(self) -> dict[str, Mapping[str, Any]]:
+        """Return the seasons, and the costs of batches, for a later run."""
+        seasons = {
+            f"{RATES}{key}": demand.season.to_plain()
+            for key, demand in self._sources.items()
+            if demand.season is not None
+        }
+        return {**self._slots.learned(), **seasons}
+
+    def recall(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+        """Take up both; what cannot be used is named."""
+        useless: list[str] = []
+        for key in (key for key in known if key.startswith(RATES)):
+            season = self._source(key.removeprefix(RATES)).season
+            try:
+                if season is not None:
+                    season.recall(known[key])
+            except (KeyError, TypeError, ValueError) as error:
+                useless.append(f"{key}: {error}")
+        theirs = {key: body for key, body in known.items() if not key.startswith(RATES)}
+        return (*useless, *self._slots.recall(theirs))
+
+    def _source(self, key: str) -> SourceDemand:
+        if key not in self._sources:
+            length = self._settings.season
+            self._sources[key] = SourceDemand(Season(length) if length is not None else None)
+            while len(self._sources) > MOST_SOURCES:
+                del self._sources[next(iter(self._sources))]
+        return self._sources[key]
+
+    def _unit(self, name: str, held: int, now: float) -> _Unit:
+        unit = self._units.setdefault(name, _Unit())
+        if unit.held != held:
+            unit.held, unit.held_since = held, now
+        return unit
+
+    def _moments(self, window: ApplicationWindow, acting: bool) -> list[float]:
+        """List the moments that count: until the next decision could take effect, or the one after it.
+
+        A size that is kept has to do until a decision an interval from now would be there; one that is taken
+        now until the decision after it would be, which waits for a whole window of the new size.
+        """
+        span, delay = window.end - window.start, self._clock.delay
+        last = 2 * delay + 2 * span if acting else delay + span
+        count = max(2, min(8, round(last / span)))
+        return [window.end + last * step / count for step in range(1, count + 1)]
+
+    def _rates(
+        self, window: ApplicationWindow, acting: bool, others: float, noise: float, times: float = 1.0
+    ) -> dict[str, float]:
+        """Return for each source the rate that is exceeded with so many times the risk only."""
+        moments = self._moments(window, acting)
+        risk = min(0.4, self._settings.risk * times)
+        return {
+            f"{query.name}/{name}": self._source(f"{query.name}/{name}").quantile(
+                window.end, moments, risk, others, noise
+            )
+            for query in window.queries
+            for name in query.graph.sources
+        }
+
+    def _size_slots(self, window: SlotWindow) -> Proposal | NotReady:
+        """Ask DS2's model of batches about the rates ahead; what it would have changed is weighed here."""
+        unread = next((one for query in window.queries if (one := find_unread_source(query))), None)
+        if unread is not None:
+            return self._slots.propose(window)
+        executors = self._unit(EXECUTORS, window.parallelism.get(EXECUTORS, 1), window.end)
+        for batch in (batch for query in window.queries for batch in query.batches if batch.settled):
+            useful = sum(float(stage.useful_seconds.sum()) for stage in batch.stages)
+            if batch.input_records > 0:
+                executors.cost.take(batch.slots, useful / batch.input_records)
+        rates = self._rates(window, False, BATCH_ERROR, executors.cost.noise)
+        queries = tuple(
+            replace(
+                query,
+                sources={
+                    name: replace(source, offered_per_second=rates.get(f"{query.name}/{name}", 0.0))
+                    if source.offered_per_second > 0
+                    else source
+                    for name, source in query.sources.items()
+                },
+            )
+            for query in window.queries
+        )
+        answer = self._slots.propose(replace(window, queries=queries))
+        if not isinstance(answer, Hold | Scale):
+            return answer
+        figures = answer.figures if isinstance(answer, Hold) else answer.expected.figures
+        if IDLE_SECONDS in figures:
+            return answer
+        held = window.parallelism[EXECUTORS]
+        wanted = answer.parallelism[EXECUTORS] if isinstance(answer, Scale) else held
+        alive = len(window.executors)
+        return self._conclude(
+            window, {EXECUTORS: wanted}, {EXECUTORS: max(0, held - alive)}, answer.reason, figures
+        )
+
+    def _size_operators(self, window: OperatorWindow) -> Proposal | NotReady:
+        mistakable = find_shared_operator(window)
+        if mistakable is not None:
+            return mistakable
+        needs: dict[str, int] = {}
+        dead: dict[str, int] = {}
+        for query in window.queries:
+            found = self._size_query(query, window, needs, dead)
+            if found is not None:
+                return found
+        return self._conclude(window, needs, dead, self._tell(window), {})
+
+    def _size_query(
+        self, query: OperatorQuery, window: OperatorWindow, needs: dict[str, int], dead: dict[str, int]
+    ) -> NotReady | None:
+        """Add the need of each operator of a query, and how many of its instances do nothing."""
+        graph = mark_unscalable(query.graph, self._goals.unscalable)
+        rates = find_unheld_operator(graph, window.parallelism) or measure_rates(
+            graph, query.metrics, window.parallelism
+        )
+        if isinstance(rates, NotReady):
+            return rates
+        self._learn_costs(graph, query.metrics, window, dead)
+        scaled = [name for name, may in zip(graph.names, graph.scaled, strict=True) if may]
+        others, noise = self._uncertainty(scaled, window)
+        beside = {name: topic.overdue_records / self._catch_up for name, topic in query.topics.items()}
+        waiting = {
+            name: 0.0 if query.topics else query.sources[name].backlog_records / self._catch_up
+            for name in graph.sources
+        }
+        found = []
+        for acting, times in LOOKS:
+            ahead = self._rates(window, acting, others, noise, times)
+            offered = {name: ahead[f"{query.name}/{name}"] + waiting[name] for name in graph.sources}
+            found.append(propagate_targets(graph, rates, offered, beside))
+        for name, *targets in zip(graph.names, *found, strict=True):
+            if name in scaled:
+                cost, held = self._units[name].cost, window.parallelism[name]
+                sizes = [cost.least_instances(target, self._bounds.most) for target in targets]
+                needs[name] = choose_size(held, *sizes)
+        return None
+
+    def _learn_costs(
+        self, graph: LogicalGraph, metrics: MetricWindow, window: OperatorWindow, dead: dict[str, int]
+    ) -> None:
+        seconds = window.end - window.start
+        for number, name in enumerate(graph.names):
+            if not graph.upstream[number]:
+                continue
+            own = metrics.operator == number
+            useful, records = metrics.useful_seconds[own], metrics.records_in[own]
+            working = int((useful > 0).sum())
+            unit = self._unit(name, window.parallelism[name], window.end)
+            dead[name] = len(useful) - working if working else 0
+            unit.deaths.look(seconds, dead[name])
+            # new instances are slow at first, and would be taken for what all are
+            if records.sum() > 0 and (window.start >= self._settled_from or not unit.cost.readings):
+                unit.cost.take(max(1, working), float(useful.sum() / records.sum()))
+
+    def _uncertainty(self, names: list[str], window: OperatorWindow) -> tuple[float, float]:
+        """Return the largest relative deviation of a cost, and the least noise of a reading."""
+        costs = [self._units[name].cost for name in names]
+        held = [window.parallelism[name] for name in names]
+        known = [cost.predict(count)[1] for cost, count in zip(costs, held, strict=True) if cost.readings]
+        return max(known, default=0.0), min((cost.noise for cost in costs), default=0.0)
+
+    def _conclude(
+        self,
+        window: ApplicationWindow,
+        needs: Mapping[str, int],
+        dead: Mapping[str, int],
+        told: str,
+        seen: Mapping[str, float],
+    ) -> Proposal:
+        """Grow for the risk at once; shrink to what has paid for itself."""
+        sizes, risk = {}, self._settings.risk
+        exposure = self._clock.delay + 2 * (window.end - window.start)
+        for name, need in needs.items():
+            held = window.parallelism[name]
+            unit = self._unit(name, held, window.end)
+            wanted = need + max(dead.get(name, 0), unit.deaths.spares(exposure, risk))
+            wanted = self._bounds.clamp(wanted)
+            unit.savings.note(window.end, wanted)
+            price = 2 * self._settings.price
+            sizes[name] = (
+                self._bounds.clamp(wanted + self._find_lot(need))
+                if wanted > held
+                else unit.savings.find_paid(window.end, unit.held_since, held, price)
+            )
+        figures = {PLANNED_RISK: risk, "change_seconds": self._clock.delay}
+        figures |= {key: value for key, value in seen.items() if key not in {HELD_LOAD, HELD_UTILISATION}}
+        changes = {name: size for name, size in sizes.items() if size != window.parallelism[name]}
+        if not changes:
+            return Hold(told, figures)
+        moves = ", ".join(f"{name} {window.parallelism[name]} → {size}" for name, size in changes.items())
+        effect = ExpectedEffect(f"short with a risk of {risk:.1%} at most", figures)
+        return scale_units(window, changes, f"{moves}: {told}", effect)
+
+    def _find_lot(self, need: int) -> int:
+        """Return how much more to take at once while a load rises (the economic order quantity).
+
+        Each instance that comes early costs until it is needed, each change its price; with instances needed
+        at a rate of r, changes by √(2 · price · r) cost least.
+        """
+        trends = [demand.trend for demand in self._sources.values()]
+        level, slope = sum(one.level for one in trends), sum(one.slope for one in trends)
+        rising = need * max(0.0, slope) / max(level, 1e-9)
+        lot = math.sqrt(2 * self._settings.price * rising)
+        return math.floor(min(lot, MOST_EARLY * need))
+
+    def _tell(self, window: OperatorWindow) -> str:
+        demands = [self._sources[key] for key in self._asides]
+        level, slope = (sum(getattr(one.trend, what) for one in demands) for what in ("level", "slope"))
+        asides = "; ".join(sorted({aside for aside in self._asides.values() if aside}))
+        told = f"{level:,.0f}/s now, {60 * slope:+,.0f}/s a minute, changes take {self._clock.delay:.0f} s"
+        return f"{told}; {asides}" if asides else told
