@@ -40,6 +40,8 @@ class FakeTerm:
     def failures(self):
         return self.failed
 
+    fusing = {"groups": [], "changes": []}
+
     def decisions(self):
         return []
 
