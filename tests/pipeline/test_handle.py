@@ -40,7 +40,9 @@ class FakeTerm:
     def failures(self):
         return self.failed
 
-    fusing = {"groups": [], "changes": []}
+    @property
+    def fusing(self):
+        return {"groups": [], "changes": []}
 
     def decisions(self):
         return []

@@ -96,6 +96,9 @@ class AutraScalePolicy:
         if model is None:
             return self._between_rates(window, needs)
         readings = self._follow(window.end, needs, model)
+        running = self._await_running_time(window.end, readings)
+        if running is not None:
+            return running
         if readings.skipped < self._settings.settle_windows:
             readings.skipped += 1
             return NotReady("the window began before the last change had settled", "a later window")
@@ -157,9 +160,19 @@ class AutraScalePolicy:
             self._is_on_trial, self._trial, known = False, None, None
         if known is None or has_changed:
             # a first window has no change before it to settle
-            known = Readings(needs.held, 0 if has_changed else self._settings.settle_windows)
+            settled = 0 if has_changed else self._settings.settle_windows
+            known = Readings(needs.held, settled, began=now if has_changed else -math.inf)
             self._readings = known
         return known
+
+    def _await_running_time(self, now: float, readings: Readings) -> NotReady | None:
+        """Decide nothing until a new size has run for the policy running time (section IV)."""
+        wanted = self._settings.policy_running_time
+        has_run = now - readings.began
+        if has_run >= wanted:
+            return None
+        reason = f"the size has run for {has_run:.0f} s of the policy running time of {wanted:g} s"
+        return NotReady(reason, "the rest of it", readings.began + wanted)
 
     def _note_move(self, held: Size) -> None:
         """Note a change of size; steps of one change that guardrails split count together."""

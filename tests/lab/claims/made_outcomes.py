@@ -388,7 +388,7 @@ def make_nexmark() -> Made:
 
 def make_splitting() -> Made:
     def rows(ratio: float) -> list[Row]:
-        return [{"case": "kafka", "system": "pipeline, kafka", "cost_ratio": ratio},
+        return [{"case": "kafka", "system": "fused pipeline, kafka", "cost_ratio": ratio},
                 {"case": "files", "system": "pipeline, files", "cost_ratio": ratio}]  # fmt: skip
 
     return Made(Measurement(rows(1.2)), [Measurement(rows(2.1))])
