@@ -108,6 +108,15 @@ class BatchServer:
 
         Results go on with the moment at which the mean record of the batch entered the pipeline.
         """
+        batch.persist()  # it is read twice, and reading may cost more than all else
+        try:
+            self._transform_kept(batch, group, target, parallelism)
+        finally:
+            batch.unpersist()
+
+    def _transform_kept(
+        self, batch: DataFrame, group: Sequence[Function], target: Written, parallelism: int
+    ) -> None:
         sums = [sf.sum(sf.col(name)).alias(name) for name in (ENTERED, ARRIVED)]
         (told,) = batch.agg(sf.count(sf.lit(1)).alias("records"), *sums).collect()
         start, read = time.time(), float(told["records"])

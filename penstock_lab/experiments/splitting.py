@@ -86,8 +86,8 @@ def run(extent: Extent, progress: Progress) -> Measurement:
     """Run all systems in turn, after a short pass of each; quick has fewer records."""
     amount = QUICK if extent.quick else FULL
     rates: dict[str, list[float]] = {system: [] for system in ORDER}
-    shape = _add_connector(SHAPE)
-    with cluster(shape) as spark, scratch_directory() as scratch, _start_broker(scratch) as broker:
+    shape = add_connector(SHAPE)
+    with cluster(shape) as spark, scratch_directory() as scratch, start_broker(scratch) as broker:
         for number, each in enumerate((WARM_UP, *[amount] * amount.rounds)):
             for system in ORDER:
                 seconds = _measure(spark, broker, scratch / f"{number}", system, each)
@@ -98,7 +98,7 @@ def run(extent: Extent, progress: Progress) -> Measurement:
     return Measurement(rows, summarise_costs(rows), describe_method(amount))
 
 
-def _add_connector(shape: ClusterShape) -> ClusterShape:
+def add_connector(shape: ClusterShape) -> ClusterShape:
     """Put Kafka's connector on the class path: Spark's sink works only with it there from the start."""
     try:
         from penstock_lab.ground.kafka_broker import connector_jars
@@ -110,7 +110,8 @@ def _add_connector(shape: ClusterShape) -> ClusterShape:
 
 
 @contextmanager
-def _start_broker(scratch: Path) -> Iterator[KafkaBroker]:
+def start_broker(scratch: Path) -> Iterator[KafkaBroker]:
+    """Run a broker for the length of a `with`."""
     from penstock_lab.ground.kafka_broker import KafkaBroker
 
     broker = KafkaBroker(scratch / "broker")

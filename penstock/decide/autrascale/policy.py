@@ -96,12 +96,9 @@ class AutraScalePolicy:
         if model is None:
             return self._between_rates(window, needs)
         readings = self._follow(window.end, needs, model)
-        running = self._await_running_time(window.end, readings)
-        if running is not None:
-            return running
-        if readings.skipped < self._settings.settle_windows:
-            readings.skipped += 1
-            return NotReady("the window began before the last change had settled", "a later window")
+        unsettled = self._await_settling(window.end, readings)
+        if unsettled is not None:
+            return unsettled
         readings.add(needs.observed, needs.offered, needs.load, sum(needs.exact))
         if self._is_outdated(window.end, model, readings):
             model.restart()
@@ -165,14 +162,16 @@ class AutraScalePolicy:
             self._readings = known
         return known
 
-    def _await_running_time(self, now: float, readings: Readings) -> NotReady | None:
-        """Decide nothing until a new size has run for the policy running time (section IV)."""
-        wanted = self._settings.policy_running_time
-        has_run = now - readings.began
-        if has_run >= wanted:
-            return None
-        reason = f"the size has run for {has_run:.0f} s of the policy running time of {wanted:g} s"
-        return NotReady(reason, "the rest of it", readings.began + wanted)
+    def _await_settling(self, now: float, readings: Readings) -> NotReady | None:
+        """Decide nothing until a new size has settled and run for the policy running time (section IV)."""
+        wanted, has_run = self._settings.policy_running_time, now - readings.began
+        if has_run < wanted:
+            reason = f"the size has run for {has_run:.0f} s of the policy running time of {wanted:g} s"
+            return NotReady(reason, "the rest of it", readings.began + wanted)
+        if readings.skipped < self._settings.settle_windows:
+            readings.skipped += 1
+            return NotReady("the window began before the last change had settled", "a later window")
+        return None
 
     def _note_move(self, held: Size) -> None:
         """Note a change of size; steps of one change that guardrails split count together."""
