@@ -113,6 +113,7 @@ class BoardActuator:
         self._kept = [name for name, size in self._planned.items() if size != action.parallelism[name]]
         kept = ", ".join(f"{name} at {wanted[name]}" for name in self._kept)
         self._said = [f"pinned or at its limit: {kept}"] if kept else []
+        self._said += self._board.tell_groups(self._planned)
         self._steps = self._order_steps(wanted, action.reason)
         self._begin_step(now)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 
@@ -40,6 +40,12 @@ class BatchDone:
     """The moment at which its mean record entered the pipeline."""
     arrived_at: float = math.nan
     """The moment at which its mean record came to the topic that is read."""
+    instances: int | None = None
+    """Those that did the work, where neighbours were fused: its own and theirs."""
+    others_seconds: float = 0.0
+    """The part of the batch that belongs to the functions fused with it."""
+    straight: bool = False
+    """Whether its records came straight from the function before, and not from a topic."""
 
     @property
     def records(self) -> float:
@@ -53,13 +59,18 @@ class BatchDone:
 
     @property
     def seconds(self) -> float:
-        """From its start until its records were written."""
-        return self.end - self.start
+        """From its start until its records were written, without the part of functions fused with it."""
+        return max(0.0, self.end - self.start - self.others_seconds)
+
+    @property
+    def useful_seconds(self) -> float:
+        """The useful time of the mean instance that did the work."""
+        return sum(one.useful_seconds for one in self.work) / (self.instances or self.parallelism)
 
     @property
     def fixed_seconds(self) -> float:
         """The part of it in which the mean instance did nothing useful: no instance more would shorten it."""
-        return max(0.0, self.seconds - sum(one.useful_seconds for one in self.work) / self.parallelism)
+        return max(0.0, self.seconds - self.useful_seconds)
 
     @property
     def latency_seconds(self) -> float:
@@ -89,6 +100,30 @@ def sum_up_batch(
     return BatchDone(function, batch_id, start, end, parallelism, work, *means)
 
 
+def sum_up_group(
+    batch_id: int,
+    start: float,
+    end: float,
+    sizes: Mapping[str, int],
+    accounts: Mapping[str, Mapping[int, Sequence[float]]],
+) -> list[BatchDone]:
+    """Make a batch for each of the functions that shared one, from the first to the last.
+
+    What is useful in it belongs to whoever did it, and what is left to the first, which read the records:
+    functions that are handed theirs have no fixed costs.
+    """
+    alone = [sum_up_batch(name, batch_id, start, end, size, accounts[name]) for name, size in sizes.items()]
+    if len(alone) == 1:
+        return alone
+    shared = [replace(one, instances=sum(sizes.values())) for one in alone]
+    first, *handed = shared
+    total = sum(one.useful_seconds for one in handed)
+    return [
+        replace(first, others_seconds=min(total, end - start)),
+        *(replace(b, others_seconds=end - start - b.useful_seconds, straight=True) for b in handed),
+    ]
+
+
 def measure_latency(batches: Sequence[BatchDone]) -> float:
     """Return the mean latency of the records of some batches; NaN if none is known."""
     return _weigh([(one.records, one.latency_seconds) for one in batches])
@@ -112,6 +147,8 @@ def describe_batches(batches: Sequence[BatchDone], trigger_seconds: float | None
     """
     if not batches:
         return None
+    if all(one.straight for one in batches):
+        trigger_seconds = 0.0  # records that are handed on wait for no trigger
     seconds, response = fmean(one.seconds for one in batches), measure_response(batches)
     if trigger_seconds is None:
         trigger_seconds = fmean([b.start - a.start for a, b in pairwise(batches)] or [seconds])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -12,6 +12,7 @@ from penstock.decide.limits import UnitLimits
 from penstock.errors import BadInput, JournalUnavailable, NotFound
 from penstock.journal.notebook import Notebook
 from penstock.journal.ports import Memories
+from penstock.pipeline.fusing import FusePlan
 
 
 class Board:
@@ -21,9 +22,15 @@ class Board:
     """
 
     def __init__(
-        self, limits: UnitLimits, start: Mapping[str, int], fixed: frozenset[str] = frozenset()
+        self,
+        limits: UnitLimits,
+        start: Mapping[str, int],
+        fixed: frozenset[str] = frozenset(),
+        plan: FusePlan | None = None,
     ) -> None:
         self.limits, self._fixed = dict(limits), fixed
+        self.plan = plan or FusePlan((), "never", 0.0)
+        """Which functions share their instances, since they run as one query."""
         self._lock = threading.Lock()
         self._wanted = {name: self._bound(name, start.get(name, 1)) for name in limits}
         self._pinned: dict[str, int] = {}
@@ -89,6 +96,16 @@ class Board:
             least, most = self.limits.get(function, (1, 0))
             if least <= size <= most and function not in self._fixed:
                 self.pin(function, size)
+
+    def tell_groups(self, functions: Collection[str]) -> list[str]:
+        """Say of which instances these functions have a share only, since they are fused with others."""
+        wanted = self.wanted
+        groups = [group for group in self.plan.groups if set(group) & set(functions)]
+        sums = {group: " + ".join(f"{name} {wanted[name]}" for name in group) for group in groups}
+        return [
+            f"one query with {sum(wanted[name] for name in group)} instances: {sums[group]}"
+            for group in groups
+        ]
 
     def begin_batch(self, function: str) -> int:
         """Return the parallelism that this batch is to run with."""

@@ -53,6 +53,8 @@ class Function:
     state: str | None = None
     order: str | None = None
     timeout: float | None = None
+    fuse: bool = True
+    """Whether it may run as one query with a neighbour."""
 
     @property
     def scalable(self) -> bool:
@@ -69,11 +71,17 @@ class Pipeline:
         self.functions: dict[str, Function] = {}
         self._topics: dict[str, Topic] = {}
 
-    def topic(self, name: str, schema: str | None = None, at: Location | None = None) -> Topic:
-        """Declare a topic: its schema, which every topic needs that no function writes, and its place."""
+    def topic(
+        self, name: str, schema: str | None = None, at: Location | None = None, kept: bool = True
+    ) -> Topic:
+        """Declare a topic: its schema, which every topic needs that no function writes, and its place.
+
+        A topic that is `kept` is always written; any other may be left out where its functions are fused.
+        """
         if name in self._topics:
             raise BadInput(f"{self.name}: topic {name!r} is declared twice")
-        declared = Topic(check_topic("topic", name), parse_text(f"topic {name!r}", "schema", schema), at)
+        place = f"topic {check_topic('topic', name)!r}"
+        declared = Topic(name, parse_text(place, "schema", schema), at, parse_switch(place, "kept", kept))
         self._topics[name] = declared
         return declared
 
@@ -105,12 +113,14 @@ class Pipeline:
         state: str | None = None,
         order: str | None = None,
         timeout: object = None,
+        fuse: bool = True,
     ) -> Function:
         """Add a function.
 
         `schema` is that of the records it writes. `key` with `state` (the schema of what is kept for each
         key) makes it a keyed stateful one; `key` alone brings records of one key to one instance, and
-        `order` sorts them there by a column. `timeout` bounds one call.
+        `order` sorts them there by a column. `timeout` bounds one call. Without `fuse` it never runs as one
+        query with a neighbour.
         """
         called = check_name("function", name or str(getattr(call, "__name__", "")))
         place = f"function {called!r}"
@@ -122,9 +132,11 @@ class Pipeline:
         kind = _choose_form(place, takes, parse_text(place, "state", state), kept)
         target = parse_seconds(place, "latency_target", latency_target)
         bound, shape = parse_seconds(place, "timeout", timeout), parse_text(place, "schema", schema)
+        joins = parse_switch(place, "fuse", fuse)
         function = Function(
-            called, call, topics, written, kind, least, most, target, shape, kept, state, ordered, bound
-        )
+            called, call, topics, written, kind, least, most, target, shape, kept, state, ordered, bound,
+            joins,
+        )  # fmt: skip
         self.functions[called] = function
         return function
 
@@ -133,7 +145,7 @@ class Pipeline:
     ) -> Function:
         """Register a streaming query that runs already: it is watched as one instance, and never changed."""
         topics, written = self._join(check_name("function", name), reads, writes)
-        function = Function(name, query, topics, written, Takes.QUERY, 1, 1)
+        function = Function(name, query, topics, written, Takes.QUERY, 1, 1, fuse=False)
         self.functions[name] = function
         return function
 
@@ -292,6 +304,13 @@ def parse_text(place: str, option: str, given: object) -> str | None:
         return None
     if not isinstance(given, str) or not given.strip():
         raise BadInput(f"{place}: {option} is {given!r}, not a text")
+    return given
+
+
+def parse_switch(place: str, option: str, given: object) -> bool:
+    """Return yes or no."""
+    if not isinstance(given, bool):
+        raise BadInput(f"{place}: {option} is {given!r}, neither true nor false")
     return given
 
 

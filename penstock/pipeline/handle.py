@@ -102,6 +102,7 @@ class PipelineHandle:
                 name: term.function(name) if term else {"reads": list(reads[name]), "writes": writes[name]}
                 for name in self._layout.functions
             },
+            "fusing": term.fusing if term is not None else {"groups": [], "changes": []},
             "decisions": term.decisions() if term is not None else [],
             "error": self._broken or self._error,
         }

@@ -26,7 +26,8 @@ LONGEST_ERROR = 2000
 """Characters kept of an exception's text."""
 
 OUTCOME, RECORD, ERROR = "penstock_outcome", "penstock_record", "penstock_error"
-SERVED, DEAD = "served", "dead"
+SERVED, DEAD = "served", "dead.{}"
+"""Outcomes: a dead record's has the name of the function that it made fail."""
 
 
 class WrongSchema(BadInput):
@@ -39,6 +40,7 @@ class DeadLetter:
 
     record: str
     error: str
+    function: str
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ class Server:
                 self._serve(batch.slice(0, half), served)
                 self._serve(batch.slice(half), served)
             else:
-                served.dead.append(write_letter(batch, problem))
+                served.dead.append(write_letter(self.function, batch, problem))
             return
         if self.schema is not None:
             served.tables.append(conform(self.function, result, self.schema))
@@ -120,10 +122,10 @@ def as_table(function: str, result: Any) -> pa.Table:
     raise WrongSchema(f"function {function!r} returned {type(result).__name__}, not a batch of records")
 
 
-def write_letter(record: pa.RecordBatch, problem: BaseException) -> DeadLetter:
+def write_letter(function: str, record: pa.RecordBatch, problem: BaseException) -> DeadLetter:
     """Write the dead letter of the only record of a batch."""
     text = json.dumps(record.to_pylist()[0], default=_write_value)
-    return DeadLetter(text, f"{type(problem).__name__}: {problem}"[:LONGEST_ERROR])
+    return DeadLetter(text, f"{type(problem).__name__}: {problem}"[:LONGEST_ERROR], function)
 
 
 def _write_value(value: Any) -> str:
@@ -145,7 +147,7 @@ def mark_outcomes(
         columns.append(pa.array([entered] * len(table), pa.float64()))
         yield from pa.Table.from_arrays(columns, schema=shape).combine_chunks().to_batches()
     if served.dead:
-        told = [(DEAD, one.record, one.error) for one in served.dead]
+        told = [(DEAD.format(one.function), one.record, one.error) for one in served.dead]
         columns = [pa.nulls(len(told), one.type) for one in schema]
         columns += [pa.array(column, pa.string()) for column in zip(*told, strict=True)]
         columns.append(pa.nulls(len(told), pa.float64()))
@@ -202,7 +204,7 @@ class KeyedServer:
                 state, problem = self._try(key, single, state, served)
             if problem is not None:
                 record = pa.RecordBatch.from_pandas(single, preserve_index=False)
-                served.dead.append(write_letter(record, problem))
+                served.dead.append(write_letter(self.function, record, problem))
         return served, state
 
     def _try(

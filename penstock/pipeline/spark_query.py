@@ -1,7 +1,8 @@
 """One function as one streaming query, whose parallelism each batch reads anew.
 
 The batch is repartitioned to the present parallelism inside `foreachBatch`: nothing restarts when it
-changes, and no other query takes notice. Instances report what they did through an accumulator.
+changes, and no other query takes notice. There, too, it is decided whether the batch is passed straight on
+to the functions behind this one; their own queries then have nothing to read, and rest.
 """
 
 from __future__ import annotations
@@ -10,43 +11,32 @@ import logging
 import re
 import threading
 import time
-from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-import pyarrow as pa
-from py4j.protocol import Py4JNetworkError
-from pyspark.accumulators import Accumulator
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 
-from penstock.errors import ActionFailed, BadInput
-from penstock.pipeline.batches import sum_up_batch
+from penstock.errors import ActionFailed
+from penstock.pipeline.batches import sum_up_group
 from penstock.pipeline.board import Board
 from penstock.pipeline.definition import Function, Pipeline, Takes
+from penstock.pipeline.fusing import BatchModes, Group
 from penstock.pipeline.mending import Mending
 from penstock.pipeline.monitor import Monitor
-from penstock.pipeline.serving import DEAD, ERROR, OUTCOME, RECORD, SERVED, KeyedServer, Server
-from penstock.pipeline.spark_schemas import check_result
-from penstock.pipeline.spark_topics import Written, publish, read_topic
-from penstock.pipeline.spark_worker import Work, WorkParam, make_batch_call, make_keyed_call
-from penstock.pipeline.timestamps import ARRIVED, ENTERED
-from penstock.pipeline.topics import Location
+from penstock.pipeline.serving import KeyedServer
+from penstock.pipeline.spark_batch import BatchServer, blames_records, find_place
+from penstock.pipeline.spark_topics import read_topic
+from penstock.pipeline.spark_worker import make_keyed_call
 
 log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 15.0
 _IDLE_CHECKS = 3
-
-_OUTCOME_DDL = f"{OUTCOME} string, {RECORD} string, {ERROR} string, {ENTERED} double"
-_OBSERVED_SECONDS = 2.0
-_SIGNS_OF_TROUBLE = (
-    "cancelled", "ExecutorLostFailure", "FetchFailed", "InterruptedException", "SparkContext was shut down",
-    "org.apache.kafka.",
-)  # fmt: skip
+_REST_SECONDS = 2.0
+"""A query rests after so long, and two triggers, without anything to read."""
+_LOOKING = ("Waiting for", "Getting offsets")
+"""What Spark says of a query that has begun, and looks for records."""
 _WRONG_SCHEMA = re.compile(r"WrongSchema: (.+)")
 _ORDERLY_END = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling a batch: java.lang.InterruptedException"
@@ -62,14 +52,22 @@ class FunctionQuery:
     """A function at work: its query, and what went wrong with it."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, function: Function, board: Board, monitor: Monitor
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        function: Function,
+        board: Board,
+        monitor: Monitor,
+        modes: BatchModes,
     ) -> None:
+        """`modes` says with which functions each batch was fused."""
         self.function = function
         self.error: str | None = None
         """A fault that no second try would mend."""
         self.mending = Mending()
         self._spark, self._pipeline, self._board, self._monitor = spark, pipeline, board, monitor
-        self._work: Accumulator[Work] = spark.sparkContext.accumulator({}, WorkParam())
+        self._modes = modes
+        self._server = BatchServer(spark, pipeline, lambda: self._stopping)
         self._query: StreamingQuery | None = None
         self._place: tuple[str, float] = ("", 0.0)
         self._trouble: str | None = None
@@ -77,6 +75,8 @@ class FunctionQuery:
         self._batch_since: float | None = None
         self._started = threading.Event()
         self._stopping = False
+        self._rests = False
+        self._idle_since: float | None = None
         self._at_boundary = threading.Event()
 
     @property
@@ -110,6 +110,27 @@ class FunctionQuery:
             self._await_boundary(self._query)
             self._query.stop()
 
+    def rest(self, now: float) -> None:
+        """End a query that has had nothing to read for a while, because the one before passes it by."""
+        if self._query is None or self._rests or self._stopping or not self._query.isActive:
+            return
+        status = self._query.status
+        at_work = self._batch_since is not None or status["isDataAvailable"]
+        if at_work or not status["message"].startswith(_LOOKING):
+            self._idle_since = None
+            return
+        self._idle_since = self._idle_since or now
+        if now - self._idle_since >= _REST_SECONDS + 2 * self._place[1]:
+            self._rests = True
+            self._query.stop()
+
+    def wake(self) -> None:
+        """Start a query again that rests; it goes on from its checkpoint."""
+        self._idle_since = None
+        if self._rests and not self._stopping:
+            self.start(*self._place)
+            self._rests = False
+
     def _await_boundary(self, query: StreamingQuery) -> None:
         """Wait until no log is being written: Spark cannot go on from a half-written offset log.
 
@@ -131,7 +152,7 @@ class FunctionQuery:
 
     def failure(self) -> str | None:
         """Return why the function no longer runs; None while it does, or is about to be started again."""
-        if self._query is None or self._query.isActive or self._stopping:
+        if self._query is None or self._query.isActive or self._stopping or self._rests:
             return None
         return self.error or (self._trouble if self.mending.given_up else None)
 
@@ -148,7 +169,7 @@ class FunctionQuery:
 
     def mend(self, now: float) -> None:
         """Start a query again that Spark or a broker has broken off, from its checkpoint."""
-        if self._query is None or self._stopping or self.error is not None:
+        if self._query is None or self._stopping or self._rests or self.error is not None:
             return
         if self._query.isActive:
             self.mending.note_running(now)
@@ -164,33 +185,19 @@ class FunctionQuery:
     def _stream(self) -> DataFrame:
         topics, function = self._pipeline.topics, self.function
         places = {name: topics[name].at or self._pipeline.location for name in function.reads}
-        streams = [read_topic(self._spark, topics[name], _there(places[name])) for name in function.reads]
+        streams = [read_topic(self._spark, topics[name], find_place(places[name])) for name in function.reads]
         joined = reduce(DataFrame.unionByName, streams)
         return self._apply_by_key(joined) if function.takes is Takes.KEYED else joined
 
     def _apply_by_key(self, stream: DataFrame) -> DataFrame:
         function = self.function
         assert function.state is not None
-        server = KeyedServer(function.name, function.call, self._arrow(), function.timeout)
-        call = make_keyed_call(server, self._work, function.order)
-        shape = self._outcome_ddl()
+        server = KeyedServer(function.name, function.call, self._server.arrow(function), function.timeout)
+        call = make_keyed_call(server, self._server.account(function), function.order)
+        shape = self._server.outcome_ddl(function)
         return stream.groupBy(*function.key).applyInPandasWithState(
             call, shape, function.state, "append", "NoTimeout"
         )
-
-    @property
-    def _ddl(self) -> str | None:
-        return self._pipeline.topics[self.function.writes].schema if self.function.writes else None
-
-    def _schema(self) -> StructType | None:
-        return None if self._ddl is None else self._spark.createDataFrame([], self._ddl).schema
-
-    def _arrow(self) -> pa.Schema | None:
-        schema = self._schema()
-        return to_arrow_schema(schema) if schema is not None else None
-
-    def _outcome_ddl(self) -> str:
-        return _OUTCOME_DDL if self._ddl is None else f"{self._ddl}, {_OUTCOME_DDL}"
 
     def _step(self, batch: DataFrame, batch_id: int) -> None:
         self._started.wait()
@@ -198,14 +205,9 @@ class FunctionQuery:
             self._at_boundary.set()
             self._await_stop()
             raise ActionFailed(_ORDERLY_END)  # the batch is for the next run
-        parallelism, start = self._board.begin_batch(self.function.name), time.time()
-        self._batch_since = start
+        self._batch_since = time.time()
         try:
-            self._work.value = {}
-            self._perform(batch, batch_id, parallelism)
-            self._monitor.take_in(
-                sum_up_batch(self.function.name, batch_id, start, time.time(), parallelism, self._work.value)
-            )
+            self._serve(batch, batch_id)
             self.mending.note_batch()
             self._trouble = None
         except Exception as problem:
@@ -215,7 +217,34 @@ class FunctionQuery:
             raise
         finally:
             self._batch_since = None
-            self._board.end_batch(self.function.name)
+
+    def _serve(self, batch: DataFrame, batch_id: int) -> None:
+        """Serve a batch as it is to run; functions that fail together are tried apart, to see which fails."""
+        group = self._modes.choose(batch_id, self._board.plan.group_of(self.function.name))
+        try:
+            self._serve_as(batch, batch_id, group)
+        except Exception as problem:
+            if len(group) == 1 or self._stopping or not blames_records(problem):
+                raise
+            names, alone = " and ".join(group), group[:1]
+            log.warning("%s: %s part, since a batch failed: %s", self._pipeline.name, names, problem)
+            self._board.plan.part(group, time.time())
+            self._modes.change(batch_id, alone)
+            self._serve_as(batch, batch_id, alone)
+
+    def _serve_as(self, batch: DataFrame, batch_id: int, group: Group) -> None:
+        sizes, start = {name: self._board.begin_batch(name) for name in group}, time.time()
+        functions = [self._pipeline.functions[name] for name in group]
+        # with the query's id in the name, since a new checkpoint counts batches from 0 again
+        name, run = f"{group[0]}-{str(self.query.id)[:8]}-{batch_id:09d}", str(self.query.runId)[:8]
+        try:
+            accounts = self._server.serve(batch, functions, sum(sizes.values()), name, run)
+            for one in sum_up_group(batch_id, start, time.time(), sizes, accounts):
+                self._monitor.take_in(one)
+            self._board.plan.note_batch(group)
+        finally:
+            for name in group:
+                self._board.end_batch(name)
 
     def _blame(self, problem: Exception) -> None:
         """Note why a batch failed; only a wrong schema is the function's own fault, all else may pass."""
@@ -225,115 +254,6 @@ class FunctionQuery:
             self.error = self._trouble
         log.error("%s.%s has stopped: %s", self._pipeline.name, self.function.name, self._trouble)
 
-    def _perform(self, batch: DataFrame, batch_id: int, parallelism: int) -> None:
-        takes, target = self.function.takes, self._target(batch_id)
-        if takes is Takes.KEYED:
-            publish(self._spark, batch, target)
-        elif takes is Takes.DATAFRAME:
-            self._transform(batch, replace(target, observed=True), parallelism)
-        else:
-            schema = self._arrow()
-            server = Server(
-                self.function.name, self.function.call, takes is Takes.ARROW, schema, self.function.timeout
-            )
-            call = make_batch_call(server, schema if schema is not None else pa.schema([]), self._work)
-            publish(
-                self._spark, self._spread(batch, parallelism).mapInArrow(call, self._outcome_ddl()), target
-            )
-
-    def _target(self, batch_id: int) -> Written:
-        """Name the batch with the query's id too: a new checkpoint counts batches from 0 again."""
-        function, topics = self.function, self._pipeline.topics
-        name = function.writes or function.reads[0]
-        place = topics[name].at if function.writes else None
-        batch = f"{function.name}-{str(self.query.id)[:8]}-{batch_id:09d}"
-        place = _there(place or self._pipeline.location)
-        return Written(function.name, function.writes, place, batch, function.key, str(self.query.runId)[:8])
-
-    def _spread(self, batch: DataFrame, parallelism: int) -> DataFrame:
-        function = self.function
-        if not function.key:
-            return batch.repartition(parallelism)
-        spread = batch.repartition(parallelism, *function.key)
-        return spread.sortWithinPartitions(function.order) if function.order else spread
-
-    def _transform(self, batch: DataFrame, target: Written, parallelism: int) -> None:
-        """Call a DataFrame function, which knows no single records: where it fails, its batch is dead.
-
-        Its results go on with the moment at which the mean record of the batch entered the pipeline.
-        """
-        sums = [sf.sum(sf.col(name)).alias(name) for name in (ENTERED, ARRIVED)]
-        (told,) = batch.agg(sf.count(sf.lit(1)).alias("records"), *sums).collect()
-        start, written = time.time(), Observation()
-        read, moments = float(told["records"]), [told[ENTERED] or 0.0, told[ARRIVED] or 0.0]
-        records = self._spread(batch, parallelism).drop(ENTERED, ARRIVED)
-        try:
-            result = self.function.call(records)
-            figures = read, 0.0, 0.0
-            if result is not None or self.function.writes is not None:
-                declared = self._as_declared(result, moments[0] / read if read else None)
-                publish(self._spark, declared.observe(written, sf.count(sf.lit(1)).alias("records")), target)
-                figures = read, _await_count(written), 0.0
-        except BadInput as problem:
-            raise ActionFailed(f"WrongSchema: {problem}") from problem
-        except Exception as problem:
-            if self._stopping or not blames_records(problem):
-                raise
-            log.warning("%s: a batch of %s is dead: %s", self._pipeline.name, self.function.name, problem)
-            publish(self._spark, self._all_dead(records, problem), target)
-            figures = read, 0.0, read
-        took = time.time() - start
-        share = [figure / parallelism for figure in (*figures, took * parallelism, *moments)]
-        self._work.value = dict.fromkeys(range(parallelism), share)
-
-    def _as_declared(self, result: Any, entered: float | None) -> DataFrame:
-        """Return the columns of the topic, in its types; BadInput names the function and the column."""
-        schema, name = self._schema(), self.function.name
-        if not isinstance(result, DataFrame):
-            raise BadInput(f"function {name!r} returned {type(result).__name__}, not a DataFrame")
-        marks = [
-            sf.lit(SERVED).alias(OUTCOME), *(sf.lit(None).cast("string").alias(n) for n in (RECORD, ERROR)),
-            sf.lit(entered).cast("double").alias(ENTERED),
-        ]  # fmt: skip
-        if schema is None:
-            return result.select(*marks)
-        check_result(name, result.schema, schema)
-        return result.select(*schema.names, *marks)
-
-    def _all_dead(self, batch: DataFrame, problem: Exception) -> DataFrame:
-        schema = self._schema()
-        nothing = [sf.lit(None).cast(f.dataType).alias(f.name) for f in (schema.fields if schema else [])]
-        error = f"{type(problem).__name__}: {problem}"[:2000]
-        record = sf.to_json(sf.struct("*")).alias(RECORD)
-        moment = sf.lit(None).cast("double").alias(ENTERED)
-        return batch.select(*nothing, sf.lit(DEAD).alias(OUTCOME), record, sf.lit(error).alias(ERROR), moment)
-
-
-def _await_count(observation: Observation) -> float:
-    """Return records counted on the way to their topic; none where nothing was written."""
-    told: Any = observation._jo
-    deadline = time.monotonic() + _OBSERVED_SECONDS
-    while not told.future().isCompleted():
-        if time.monotonic() > deadline:
-            return 0.0
-        time.sleep(0.01)
-    return float(observation.get["records"])
-
-
-def blames_records(problem: Exception) -> bool:
-    """Tell whether a batch failed by what is in it, and not because Spark, the cluster or a broker gave way.
-
-    A batch that was cancelled or lost its executors has to be run again: its records are not dead.
-    """
-    if isinstance(problem, Py4JNetworkError | OSError):
-        return False
-    return not any(sign in str(problem) for sign in _SIGNS_OF_TROUBLE)
-
 
 def _first_line(problem: Exception | None) -> str:
     return str(problem).partition("\n")[0][:500] if problem is not None else "the query has ended"
-
-
-def _there(place: Location | None) -> Location:
-    assert place is not None
-    return place

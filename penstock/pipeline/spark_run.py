@@ -26,9 +26,11 @@ from penstock.observe.spark_status import SparkStatus, executor_state
 from penstock.pipeline.actuator import BoardActuator
 from penstock.pipeline.board import Board, SizeMemory
 from penstock.pipeline.definition import Function, Pipeline, Takes
+from penstock.pipeline.fusing import BatchModes, FusePlan
 from penstock.pipeline.handle import PipelineHandle
 from penstock.pipeline.leader import close_left_open
 from penstock.pipeline.monitor import Monitor
+from penstock.pipeline.spark_fusing import plan_fusing
 from penstock.pipeline.spark_query import FunctionQuery
 from penstock.pipeline.spark_schemas import SparkLooker, check_all, check_start, complete
 from penstock.pipeline.spark_term import ExistingQuery, OutsideReadings, PipelineSource, Queries, Term
@@ -117,10 +119,11 @@ def begin_term(work: Undertaking) -> Term:
     limits = {name: _limits(one, mover is not None) for name, one in pipeline.functions.items()}
     fixed = frozenset(name for name, (least, most) in limits.items() if least == most)
     memory = SizeMemory(work.journal, work.keeper.leadership.name)
-    board, layout = _make_board(work, limits, fixed, memory), pipeline.layout(fixed)
+    plan, modes = plan_fusing(pipeline, work.spark, work.settings, work.checkpoints)
+    board, layout = _make_board(work, limits, fixed, memory, plan), pipeline.layout(fixed)
     own = {name: work.period for name, one in pipeline.functions.items() if one.takes is not Takes.QUERY}
     monitor = Monitor(pipeline.name, layout, own)
-    queries = _start_queries(work, layout, board, monitor)
+    queries = _start_queries(work, layout, board, monitor, modes)
     try:
         spreader = _make_spreader(work, mover, board, monitor, queries) if mover is not None else None
         actuator = _make_actuator(work, board, spreader, mover)
@@ -156,22 +159,26 @@ def _make_loop(
     )
 
 
-def _make_board(work: Undertaking, limits: UnitLimits, fixed: frozenset[str], memory: SizeMemory) -> Board:
+def _make_board(
+    work: Undertaking, limits: UnitLimits, fixed: frozenset[str], memory: SizeMemory, plan: FusePlan
+) -> Board:
     known = memory.recall()
-    board = Board(limits, {**known.wanted, **(work.start_at or {})}, fixed)
+    board = Board(limits, {**known.wanted, **(work.start_at or {})}, fixed, plan)
     if not work.start_at:
         board.restore(known.pinned)
     return board
 
 
-def _start_queries(work: Undertaking, layout: Layout, board: Board, monitor: Monitor) -> Queries:
+def _start_queries(
+    work: Undertaking, layout: Layout, board: Board, monitor: Monitor, modes: Mapping[str, BatchModes]
+) -> Queries:
     """Return the user's own queries as they are, and one for every other function, started."""
     functions = work.pipeline.functions
     existing = {
         name: ExistingQuery(one, monitor) for name, one in functions.items() if one.takes is Takes.QUERY
     }
     own = {
-        name: FunctionQuery(work.spark, work.pipeline, functions[name], board, monitor)
+        name: FunctionQuery(work.spark, work.pipeline, functions[name], board, monitor, modes[name])
         for name in layout.functions
         if name not in existing
     }

@@ -34,6 +34,7 @@ from penstock.runtime.loop import Cycle, Loop
 log = logging.getLogger(__name__)
 
 _REPORTS = 100
+_CHANGES_TOLD = 10
 
 
 class ExistingQuery:
@@ -197,17 +198,45 @@ class Term:
         self._asked = board.wanted if executors_follow else {}
         self._close = close
         self._why = "executors follow the sum of instances"
+        self._told: list[str] = []
         self._lock = threading.Lock()
 
     def tick(self, now: float) -> Cycle:
         """Start again what was broken off, do what was asked for by hand, then one cycle of the loop."""
-        for query in self.queries.values():
+        for name, query in self.queries.items():
             if isinstance(query, FunctionQuery):
-                query.mend(now)
+                self._tend(name, query, now)
         self._order()
         cycle = self._loop.tick(now)
+        if cycle.window is not None:
+            self._review_groups(now)
         self._sizes.keep(now, self._board)
         return cycle
+
+    def _tend(self, name: str, query: FunctionQuery, now: float) -> None:
+        """Let a query rest that the one before passes by, and have every other one run."""
+        query.mend(now)
+        if self._board.plan.is_passed_by(name):
+            query.rest(now)
+        else:
+            query.wake()
+
+    def _review_groups(self, now: float) -> None:
+        """Fuse and part functions by what the newest window shows."""
+        figures = self._monitor.figures()
+        behind = {name for name, one in figures.items() if one.backlog_records > self._two_batches(name)}
+        for told in self._board.plan.review(now, self._monitor.batches, behind):
+            log.info("%s: %s", self._pipeline.name, told)
+            self._told = [*self._told, told][-_CHANGES_TOLD:]
+
+    def _two_batches(self, name: str) -> float:
+        """Count the records of two batches: one under way and one that waits are no backlog."""
+        return 2 * max((one.records for one in self._monitor.batches(name)), default=0.0)
+
+    @property
+    def fusing(self) -> dict[str, Any]:
+        """Which functions run as one query, and what changed lately in that."""
+        return {"groups": [list(group) for group in self._board.plan.groups], "changes": list(self._told)}
 
     def scale(self, function: str, parallelism: int | None) -> int:
         """Pin a function, from its next batch on, or give it back."""
@@ -259,6 +288,7 @@ class Term:
             "least": least,
             "most": most,
             "pinned": name in self._board.pinned,
+            "fused_with": [one for one in self._board.plan.group_of(name) if one != name],
             **self._monitor.count_totals(name),
             **(asdict(figures) if figures is not None else self._monitor.measure_newest(name)),
             **query.describe(time.time()),

@@ -36,6 +36,7 @@ what its tasks answer. So it is used only where something is observed.
 """
 
 
+_LONGEST_NAME = 1_000_000
 _STAMPED = ("kafka", "rate", "rate-micro-batch")
 """Sources whose column `timestamp` says when a record came."""
 
@@ -93,7 +94,8 @@ def _seconds(moment: Column) -> Column:
 class Written:
     """Where a batch goes: the place of its topics, the topic itself, and the batch's unmistakable name."""
 
-    function: str
+    functions: tuple[str, ...]
+    """Those that made the batch, whose dead letters are in it."""
     topic: str | None
     place: Location
     batch: str
@@ -118,9 +120,10 @@ def _to_files(spark: SparkSession, outcome: DataFrame, target: Written, root: st
     system = FileSystem(spark, staged)
     stamped = outcome.withColumn(ENTERED, sf.timestamp_micros(_count(ENTERED, 1e6)))
     stamped.write.mode("overwrite").partitionBy(OUTCOME).parquet(staged)
-    dead = DEAD_LETTERS.format(target.function)
     # dead letters first: the served records are what a batch that is run again looks for
-    system.move(f"{staged}/{OUTCOME}={DEAD}", f"{root}/{dead}", target.batch)
+    for function in target.functions:
+        letters = f"{root}/{DEAD_LETTERS.format(function)}"
+        system.move(f"{staged}/{OUTCOME}={DEAD.format(function)}", letters, target.batch)
     if target.topic is not None:
         system.move(f"{staged}/{OUTCOME}={SERVED}", f"{root}/{target.topic}", target.batch)
     system.remove_all(f"{root}/_penstock/{target.batch}.*")  # also what a run that died has left of it
@@ -135,16 +138,17 @@ def _count(column: str, per_second: float) -> Column:
 def _to_kafka(outcome: DataFrame, target: Written, place: Kafka) -> None:
     hidden = (OUTCOME, RECORD, ERROR, ENTERED)
     columns = [name for name in outcome.columns if name not in hidden]
-    is_dead = sf.col(OUTCOME) == DEAD
+    is_dead = sf.col(OUTCOME) != SERVED
+    function = sf.substring(OUTCOME, len(DEAD.format("")) + 1, _LONGEST_NAME)
     letter = sf.to_json(
         sf.struct(
-            sf.lit(target.function).alias("function"),
+            function.alias("function"),
             sf.col(RECORD).alias("record"),
             sf.col(ERROR).alias("error"),
         )
     )
     served = sf.to_json(sf.struct(*columns)) if columns else sf.lit(None).cast("string")
-    dead_topic = place.prefix + DEAD_LETTERS.format(target.function)
+    dead_topic = sf.concat(sf.lit(place.prefix), function, sf.lit(DEAD_LETTERS.format("")))
     topic = sf.when(is_dead, dead_topic).otherwise(f"{place.prefix}{target.topic}")
     # without a key there is none: an empty one would bring all records to one partition
     keys = [sf.col(name).cast("string") for name in target.key if name in columns]
@@ -194,6 +198,16 @@ class FileSystem:
         self.make(into)
         if not self._system.rename(origin, target):
             raise OSError(f"{directory} could not be renamed to {into}/{name}")
+
+    def mark(self, directory: str, name: str) -> None:
+        """Create an empty file, whose name is all that it says."""
+        self.make(directory)
+        self._system.create(self._paths(f"{directory}/{name}"), True).close()
+
+    def list_names(self, directory: str) -> list[str]:
+        """List what is in a directory; nothing if it is not there."""
+        found = self._system.globStatus(self._paths(f"{directory}/*")) or ()
+        return [one.getPath().getName() for one in found]
 
     def remove_all(self, pattern: str) -> None:
         """Remove the directories whose names fit, with all that is in them."""

@@ -6,7 +6,8 @@ Python workers import this module, so it imports little.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -37,27 +38,63 @@ class WorkParam(AccumulatorParam[Work]):
         return value1
 
 
-def make_batch_call(
-    server: Server, schema: pa.Schema, work: Accumulator[Work], clock: Clock = time.monotonic
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function as `mapInArrow` calls it: one instance, one partition.
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A function in a batch, and the account of its work."""
 
-    Time counts as useful from the moment at which some records are there until their results are ready:
-    neither the wait for the next records nor that for the reader of the results.
+    server: Server
+    work: Accumulator[Work]
+
+
+def make_batch_call(
+    links: Sequence[Link], clock: Clock = time.monotonic, calendar: Clock = time.time
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make functions as `mapInArrow` calls them, each with what the one before returned.
+
+    One instance, one partition. Time counts as useful from the moment at which some records are there until
+    their results are ready: neither the wait for the next records nor that for the reader of the results.
     """
+    last = links[-1].server.schema
+    schema = last if last is not None else pa.schema([])
 
     def serve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        total: Work = {_instance(): list(NOTHING)}
+        totals: list[Work] = [{_instance(): list(NOTHING)} for _ in links]
         for batch in batches:
-            begun = clock()
             records, moments = split_batch(batch)
-            served = server.serve(records)
-            results = list(mark_outcomes(served, schema, moments.entered))
-            WorkParam().addInPlace(total, _account(moments, served, clock() - begun))
+            parts, results = [records], []
+            for number, (link, total) in enumerate(zip(links, totals, strict=True)):
+                begun = clock()
+                served = _serve_parts(link.server, parts)
+                is_last = number == len(links) - 1
+                told = served if is_last else Served(dead=served.dead)
+                results += mark_outcomes(told, schema, moments.entered)
+                parts = [] if is_last else _list_parts(served)
+                WorkParam().addInPlace(total, _account(moments, served, clock() - begun))
+                moments = _hand_on(moments, sum(map(len, parts)), calendar())
             yield from results
-        work.add(total)
+        for link, total in zip(links, totals, strict=True):
+            link.work.add(total)
 
     return serve
+
+
+def _serve_parts(server: Server, parts: Sequence[pa.RecordBatch]) -> Served:
+    served = Served()
+    for part in parts:
+        one = server.serve(part)
+        served.tables += one.tables
+        served.dead += one.dead
+    return served
+
+
+def _list_parts(served: Served) -> list[pa.RecordBatch]:
+    """List results as the next function is called with them: one call a table, and none without records."""
+    return [table.combine_chunks().to_batches()[0] for table in served.tables if len(table)]
+
+
+def _hand_on(moments: Moments, records: int, now: float) -> Moments:
+    """Return the moments of what a function passes on: it entered with its records, and arrives now."""
+    return Moments(records, (moments.entered or 0.0) * records, now * records)
 
 
 def make_keyed_call(

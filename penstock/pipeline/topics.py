@@ -47,6 +47,8 @@ class Topic:
     name: str
     schema: str | None = None
     at: Location | None = None
+    kept: bool = False
+    """Whether it is written in any case, for readers outside the pipeline."""
 
 
 def files(root: str, *, files_per_batch: int | None = None) -> Files:

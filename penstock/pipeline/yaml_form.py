@@ -23,10 +23,10 @@ from penstock.pipeline.topics import Location, files, kafka, stream
 from penstock.units.texts import parse_yaml, read_text
 
 _TOP = ("name", "at", "topics", "functions")
-_TOPIC = ("schema", "at")
+_TOPIC = ("schema", "at", "kept")
 _FUNCTION = (
     "call", "reads", "writes", "parallelism", "latency_target", "schema", "takes", "key", "state", "order",
-    "timeout",
+    "timeout", "fuse",
 )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def _add_topics(pipeline: Pipeline, place: str, value: Any, beside: Path) -> Non
         here = f"{place}.{name}"
         fields = _mapping(here, one or {}, _TOPIC)
         at = _place(f"{here}.at", fields["at"], beside) if "at" in fields else None
-        pipeline.topic(name, fields.get("schema"), at)
+        pipeline.topic(name, fields.get("schema"), at, fields.get("kept", True))
 
 
 def _add_functions(pipeline: Pipeline, place: str, value: Any, beside: Path) -> None:

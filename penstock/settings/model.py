@@ -35,7 +35,13 @@ from penstock.decide.sage.settings import ClusterLimits, SageSettings
 from penstock.errors import BadSettings
 from penstock.migrate.settings import MigrationSettings
 from penstock.observe.settings import ExecutorMetricsSettings, ObserveSettings, ServiceSettings
-from penstock.settings.run import MembershipSettings, RunSettings, default_journal, default_runtime_directory
+from penstock.settings.run import (
+    FuseSettings,
+    MembershipSettings,
+    RunSettings,
+    default_journal,
+    default_runtime_directory,
+)
 from penstock.settings.sources import (
     Given,
     from_arguments,
@@ -58,6 +64,7 @@ class Settings:
 
     run: RunSettings
     membership: MembershipSettings
+    fuse: FuseSettings
     manager: ManagerSettings
     goals: Goals
     bounds: SizeBounds

@@ -18,6 +18,7 @@ from penstock.units.fields import (
     OptionalCount,
     OptionalLocation,
     OptionalText,
+    Ratio,
 )
 from penstock.units.section import Section
 
@@ -136,3 +137,22 @@ class MembershipSettings(Section):
             if not name.startswith(KAFKA_SECURITY):
                 raise ValueError(f"{name} is none of {', '.join(KAFKA_SECURITY)}, the options of security")
         return options
+
+
+class FuseSettings(Section):
+    """Whether neighbouring functions of a pipeline run as one query."""
+
+    names: ClassVar[Mapping[str, str]] = {"mode": "fuse", "above": "fuse_above"}
+
+    mode: Literal["auto", "never", "always"] = Field(
+        "auto",
+        description="Whether neighbouring functions of a pipeline run as one query: `auto` where the topic "
+        "between them costs too much, `never`, or `always` where they can.",
+    )
+    above: Ratio = Field(
+        0.2,
+        ge=0,
+        le=1000,
+        description="The share of the useful time of two functions above which the topic between them costs "
+        "too much; they part again at half of it.",
+    )

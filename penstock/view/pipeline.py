@@ -65,7 +65,7 @@ def describe_last_decision(seen: Mapping[str, Any]) -> str | None:
 
 
 def list_complaints(figures: Figures) -> Text | None:
-    """Say what has failed, what was broken off and is being started again, and what may hang."""
+    """Say what has failed, what was broken off and is being started again, what may hang, what is fused."""
     said = [f"{name} has failed: {one['error']}" for name, one in figures.items() if one.get("error")]
     said += [
         f"{name} is started again: {one['trouble']}"
@@ -76,6 +76,11 @@ def list_complaints(figures: Figures) -> Text | None:
         f"{name} has been at one batch for {one['at_batch_seconds']:.0f} s"
         for name, one in figures.items()
         if (one.get("at_batch_seconds") or 0.0) > LONG_BATCH_SECONDS
+    ]
+    said += [
+        f"{name} is fused with {', '.join(one['fused_with'])}: they share their instances"
+        for name, one in figures.items()
+        if one.get("fused_with")
     ]
     return Text("\n".join(said)) if said else None
 

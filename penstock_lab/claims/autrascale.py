@@ -197,3 +197,68 @@ def _draw_latency(title: str, comparison: Comparison) -> Chart:
     ]
     y = "share of seconds that are no later"
     return Chart(f"{title}: latency in the end (figure 8b)", "latency, s", y, series)
+
+
+LIVE_CONDITIONS = "real cluster, hosts with quotas, computing that is real"
+SAVED_AGAINST: Mapping[str, tuple[str, float, str]] = {
+    "drs": ("first", 36.7, TABLE_II_III),
+    "ds2": ("second", 13.5, FIGURE),
+}
+"""Baseline → the rate at which sizes are compared, the published saving in percent, and where."""
+
+
+def judge_live(measured: Measurement) -> Judged:
+    """Judge a live query and a live pipeline: target met at both rates, with fewer trials at the second."""
+    claims: list[Claim] = []
+    for case in dict.fromkeys(row["case"] for row in measured.rows):
+        systems = {row["system"]: row for row in measured.rows if row["case"] == case}
+        ours = systems.get("autrascale")
+        if ours is None:
+            continue
+        claims += [
+            _judge_met(case, "first", ours, TABLE_II_III),
+            _judge_met(case, "second", ours, FIGURE),
+            _judge_search(case, ours),
+            _judge_transfer(case, ours),
+            *(judge_saving(case, name, ours, systems[name]) for name in SAVED_AGAINST if name in systems),
+        ]
+    return Judged(add_conditions(LIVE_CONDITIONS, claims))
+
+
+def _judge_met(case: str, rate: str, ours: Row, figure: str) -> Claim:
+    late, target, size = ours[f"{rate}_latency_s"], ours["target_s"], ours[f"{rate}_size"]
+    said = "no latency was measured" if late is None else f"{late:.2f} s of {target:.2f} s, with {size}"
+    met = late is not None and late <= target
+    return Claim.judge_statement(
+        f"live {case}: latency at the {rate} rate", "meets its target", said, met, figure=figure
+    )
+
+
+def _judge_search(case: str, ours: Row) -> Claim:
+    """Judge that the model was needed: without a size of its choice the rest says nothing about it."""
+    name = f"live {case}: sizes that expected improvement chose"
+    return Claim.judge_target(name, ">= 1", float(ours["chosen_by_improvement"]))
+
+
+def _judge_transfer(case: str, ours: Row) -> Claim:
+    first, second, moved = ours["first_trials"], ours["second_trials"], ours["transferred_trials"]
+    said = (
+        f"{second} sizes tried at the second rate, {moved} of them by what was learned; {first} at the first"
+    )
+    claim, holds = "a model of another rate spares samples", second < first and moved > 0
+    return Claim.judge_statement(f"live {case}: sizes tried", claim, said, holds, figure=FIGURE)
+
+
+def judge_saving(case: str, baseline: str, ours: Row, theirs: Row) -> Claim:
+    """Compare sizes in percent, if both meet the target; one that misses it is no cheaper."""
+    rate, published, figure = SAVED_AGAINST[baseline]
+    held, other = ours[f"{rate}_size"], theirs[f"{rate}_size"]
+    late = {name: row[f"{rate}_latency_s"] for name, row in (("autrascale", ours), (baseline, theirs))}
+    saved = round(100 * (1 - held / other), 1) if held and other else None
+    result = f"live {case}: percent saved against {baseline.upper()}, {rate} rate"
+    beside = f"{baseline}: {other}, {late[baseline]} s of {ours['target_s']} s"
+    missing = [name for name, seconds in late.items() if seconds is None or seconds > ours["target_s"]]
+    if missing:
+        why = f"{' and '.join(missing)} misses the target"
+        return Claim.show_beside(result, published, saved, why, figure=figure, baseline=beside)
+    return Claim.judge_figure(result, published, saved, figure=figure, lower_is_better=False, baseline=beside)

@@ -1,8 +1,8 @@
 """The cost of splitting a query into functions: three transforms as a pipeline and as one hand-written query.
 
-All four systems read the same records and end with the same ones: a pipeline of three functions, and one
-query, each on Kafka topics and on file topics. Records wait in the first topic before anything starts; the
-time counts from the begin of the first batch to the end of the last, by Spark's own reports for both.
+All systems read the same records and end with the same ones: a pipeline of three functions, the same fused,
+and one query, each on Kafka topics and on file topics. Records wait in the first topic before anything
+starts; the time counts from the begin of the first batch to the end of the last, by Spark's own reports.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.observe.progress import BatchProgress, parse_progress
 from penstock.pipeline import Pipeline, files, kafka
 from penstock.pipeline.spark_topics import read_topic
 from penstock.pipeline.topics import Files, Kafka, Location, Topic
-from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
+from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row, tell_settings
 from penstock_lab.ground.spark_cluster import ClusterShape, cluster, scratch_directory
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ SHAPE = ClusterShape(2, 2, 768, name="penstock bench kafka", log_level="OFF", co
 SCHEMA = "number bigint, text string"
 INSTANCES = 2
 PATIENCE_SECONDS = 280
-ORDER = ("one query, files", "pipeline, files", "one query, kafka", "pipeline, kafka")
+ONE, SPLIT, FUSED = "one query", "pipeline", "fused pipeline"
+FUSE = {SPLIT: "never", FUSED: "always"}
+ORDER = tuple(f"{way}, {place}" for place in ("files", "kafka") for way in (ONE, SPLIT, FUSED))
 Transform = Callable[[DataFrame], DataFrame]
 
 
@@ -81,11 +83,11 @@ TOPICS = ("raw", "cleaned", "enriched", "short")
 
 
 def run(extent: Extent, progress: Progress) -> Measurement:
-    """Run all four systems in turn, after a short pass of each; quick has fewer records."""
+    """Run all systems in turn, after a short pass of each; quick has fewer records."""
     amount = QUICK if extent.quick else FULL
     rates: dict[str, list[float]] = {system: [] for system in ORDER}
-    shape = _add_connector(SHAPE)
-    with cluster(shape) as spark, scratch_directory() as scratch, _start_broker(scratch) as broker:
+    shape = add_connector(SHAPE)
+    with cluster(shape) as spark, scratch_directory() as scratch, start_broker(scratch) as broker:
         for number, each in enumerate((WARM_UP, *[amount] * amount.rounds)):
             for system in ORDER:
                 seconds = _measure(spark, broker, scratch / f"{number}", system, each)
@@ -96,7 +98,7 @@ def run(extent: Extent, progress: Progress) -> Measurement:
     return Measurement(rows, summarise_costs(rows), describe_method(amount))
 
 
-def _add_connector(shape: ClusterShape) -> ClusterShape:
+def add_connector(shape: ClusterShape) -> ClusterShape:
     """Put Kafka's connector on the class path: Spark's sink works only with it there from the start."""
     try:
         from penstock_lab.ground.kafka_broker import connector_jars
@@ -108,7 +110,8 @@ def _add_connector(shape: ClusterShape) -> ClusterShape:
 
 
 @contextmanager
-def _start_broker(scratch: Path) -> Iterator[KafkaBroker]:
+def start_broker(scratch: Path) -> Iterator[KafkaBroker]:
+    """Run a broker for the length of a `with`."""
     from penstock_lab.ground.kafka_broker import KafkaBroker
 
     broker = KafkaBroker(scratch / "broker")
@@ -132,8 +135,11 @@ def _measure(
     else:
         place = files(str(root), files_per_batch=INSTANCES)
         fill_files(root / "raw", amount)
-    way = _run_pipeline if system.startswith("pipeline") else _run_single
-    seconds = way(spark, place, root, amount)
+    way = system.partition(", ")[0]
+    if way == ONE:
+        seconds = _run_single(spark, place, root, amount)
+    else:
+        seconds = _run_pipeline(spark, place, root, amount, choose_settings(way))
     found = count_records(spark, place)
     if found != amount.kept:
         raise ActionFailed(f"{system}: {found} records came through, not {amount.kept}")
@@ -150,9 +156,16 @@ def build_pipeline(place: Location) -> Pipeline:
     return pipeline
 
 
-def _run_pipeline(spark: SparkSession, place: Location, root: Path, amount: SplitAmount) -> float:
+def choose_settings(way: str) -> dict[str, object]:
+    """Return the settings of a pipeline: nothing is scaled, and its functions are fused from the start."""
+    return {"mode": "observe", "control_socket": False, "fuse": FUSE[way]}
+
+
+def _run_pipeline(
+    spark: SparkSession, place: Location, root: Path, amount: SplitAmount, chosen: Mapping[str, object]
+) -> float:
     root.mkdir(parents=True, exist_ok=True)
-    settings = {"journal": str(root / "journal.db"), "mode": "observe", "control_socket": False}
+    settings = {**chosen, "journal": str(root / "journal.db")}
     checkpoints = str(root / "checkpoints")
     handle = build_pipeline(place).run(spark, settings=settings, checkpoints=checkpoints, trigger="0s")
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -163,8 +176,8 @@ def _run_pipeline(spark: SparkSession, place: Location, root: Path, amount: Spli
                 raise ActionFailed(f"the pipeline has not served all within {PATIENCE_SECONDS} s")
     finally:
         handle.stop()
-    first, last = (_list_batches(handle.queries[name].query) for name in ("clean", "shorten"))
-    return last[-1].end - first[0].start
+    batches = [batch for name in TRANSFORMS for batch in _list_batches(handle.queries[name].query)]
+    return max(batch.end for batch in batches) - min(batch.start for batch in batches)
 
 
 def _run_single(spark: SparkSession, place: Location, root: Path, amount: SplitAmount) -> float:
@@ -243,8 +256,8 @@ def make_rows(rates: Mapping[str, Sequence[float]]) -> list[Row]:
     median = {system: statistics.median(found) for system, found in rates.items() if found}
     rows = []
     for system, rate in median.items():
-        case = system.rpartition(", ")[2]
-        alone = median.get(f"one query, {case}")
+        way, _, case = system.rpartition(", ")
+        alone = median.get(f"{ONE}, {case}")
         rows.append(
             {
                 "case": case,
@@ -252,6 +265,7 @@ def make_rows(rates: Mapping[str, Sequence[float]]) -> list[Row]:
                 "records_per_second": round(rate),
                 "cost_ratio": round(alone / rate, 2) if alone else None,
                 "rounds": len(rates[system]),
+                "settings": tell_settings(choose_settings(way)) if way in FUSE else "",
             }
         )
     return rows
@@ -263,8 +277,8 @@ def summarise_costs(rows: list[Row]) -> dict[str, float]:
     for row in rows:
         name = row["system"].replace(", ", "_").replace(" ", "_")
         found[f"{name}_records_per_second"] = row["records_per_second"]
-        if row["system"].startswith("pipeline") and row["cost_ratio"] is not None:
-            found[f"{row['case']}_cost_ratio"] = row["cost_ratio"]
+        if not row["system"].startswith(ONE) and row["cost_ratio"] is not None:
+            found[f"{name}_cost_ratio"] = row["cost_ratio"]
     return found
 
 
@@ -276,5 +290,7 @@ def describe_method(amount: SplitAmount) -> list[str]:
         f"rounds: {amount.rounds}, of which the median, after a short one that is not counted",
         "a pipeline writes and reads every record three times, one query once; its three functions work "
         "side by side, and on a machine with few cores they share these",
+        f"a fused pipeline writes and reads every record once, with the {3 * INSTANCES} instances that its "
+        "functions have together; it counts its records once more, as every pipeline does",
         "Kafka is a single broker on the same machine; records travel as JSON",
     ]

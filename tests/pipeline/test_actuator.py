@@ -10,6 +10,8 @@ from penstock.decide.policy import BINS, ExpectedEffect, MoveState
 from penstock.errors import ActionFailed, SparkUnavailable
 from penstock.migrate.mover import MovesEnded
 from penstock.pipeline.actuator import PATIENCE_SECONDS, BoardActuator
+from penstock.pipeline.board import Board
+from penstock.pipeline.fusing import FusePlan
 from tests.pipeline.test_board import a_board, a_scale
 
 EFFECT = ExpectedEffect("")
@@ -197,3 +199,12 @@ def test_moves_of_their_own_and_what_is_given_up():
     actuator.begin(4.0, a_scale(f=3))
     actuator.abandon()
     assert log[-1] == "the change was given up" and log.count("the change was given up") == 2
+
+
+def test_a_change_of_a_function_that_is_fused_says_that_it_changes_the_group():
+    board = Board({"a": (1, 9), "b": (1, 9)}, {}, plan=FusePlan([("a", "b")], "always", 0.2))
+    actuator = BoardActuator(board)
+    actuator.begin(0.0, a_scale(a=4))
+    outcome = actuator.poll(0.0)
+    assert outcome.status is Status.DONE
+    assert outcome.detail == "one query with 5 instances: a 4 + b 1"

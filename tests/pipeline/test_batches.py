@@ -23,6 +23,7 @@ from penstock.pipeline.batches import (
     measure_latency,
     measure_response,
     sum_up_batch,
+    sum_up_group,
 )
 from penstock.pipeline.monitor import Monitor, Reading
 from penstock.settings.model import Settings
@@ -180,3 +181,21 @@ def test_a_recorded_window_keeps_its_batches():
     assert read_operator_query(kept, window.start, window.end).batches == query.batches
     older = {key: value for key, value in kept.detail.items() if key != "operator_batches"}
     assert read_operator_query(replace(kept, detail=older), window.start, window.end).batches == {}
+
+
+def test_functions_that_shared_a_batch_divide_its_time_and_only_the_first_has_fixed_costs():
+    accounts = {
+        "a": {n: [10, 10, 0, 0.5, 0.0, 0.0] for n in range(4)},
+        "b": {n: [10, 5, 1, 1.0, 0.0, 80.0] for n in range(4)},
+    }
+    first, second = sum_up_group(7, 10.0, 14.0, {"a": 1, "b": 3}, accounts)
+    # a batch of 4 s, of which the mean of four instances was half a second at a, and one at b
+    assert (first.seconds, first.fixed_seconds, first.useful_seconds) == (3.0, 2.5, 0.5)
+    assert (second.seconds, second.fixed_seconds, second.useful_seconds) == (1.0, 0.0, 1.0)
+    assert (first.parallelism, second.parallelism, first.straight, second.straight) == (1, 3, False, True)
+    assert (first.records, first.written, second.records, second.written) == (40, 40, 40, 20)
+    assert second.response_seconds == 14.0 - 8.0
+    described = describe_batches([second], trigger_seconds=1.0)
+    assert described.trigger_seconds == 0.0 and described.fixed_seconds == 0.0
+    (alone,) = sum_up_group(7, 10.0, 14.0, {"a": 4}, accounts)
+    assert alone == sum_up_batch("a", 7, 10.0, 14.0, 4, accounts["a"])

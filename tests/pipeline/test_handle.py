@@ -40,6 +40,10 @@ class FakeTerm:
     def failures(self):
         return self.failed
 
+    @property
+    def fusing(self):
+        return {"groups": [], "changes": []}
+
     def decisions(self):
         return []
 

@@ -10,7 +10,7 @@ from penstock.dataflow.window import OperatorWindow
 from penstock.decide.readings import UnitReader
 from penstock.pipeline.batches import BatchDone, InstanceWork
 from penstock.pipeline.monitor import Monitor, Reading
-from penstock.pipeline.spark_query import blames_records
+from penstock.pipeline.spark_batch import blames_records
 from penstock.pipeline.spark_term import parse_batch
 from penstock.settings.model import Settings
 from tests.pipeline.virtual_pipeline import VirtualPipeline, word_count

@@ -56,7 +56,7 @@ def test_results_and_dead_letters_come_in_one_shape():
     assert good.schema == bad.schema
     texts = {OUTCOME: SERVED, RECORD: None, ERROR: None}
     assert good.to_pylist() == [{"number": 4, "half": 2.0, **texts, ENTERED: 5.0}]
-    assert bad.to_pylist()[0][OUTCOME] == DEAD
+    assert bad.to_pylist()[0][OUTCOME] == DEAD.format("halve")
     assert bad.to_pylist()[0][RECORD] == '{"number": -1}'
 
 

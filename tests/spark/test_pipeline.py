@@ -200,14 +200,14 @@ def final_totals(root):
 
 def test_a_batch_that_is_run_again_is_published_once(spark, tmp_path):
     frame = spark.createDataFrame(
-        [(1, "served", None, None, 5.0), (None, "dead", "{}", "ValueError: no", None)],
+        [(1, "served", None, None, 5.0), (None, "dead.f", "{}", "ValueError: no", None)],
         "number bigint, penstock_outcome string, penstock_record string, penstock_error string, "
         "penstock_entered double",
     )
     place = files(str(tmp_path))
     for _ in range(2):
-        publish(spark, frame, Written("f", "out", place, "f-1-0"))
-    publish(spark, frame, Written("f", "out", place, "f-1-1"))
+        publish(spark, frame, Written(("f",), "out", place, "f-1-0"))
+    publish(spark, frame, Written(("f",), "out", place, "f-1-1"))
     assert topic(spark, tmp_path, "out").count() == 2
     assert rows(dead_letters(spark, place, "f")) == [("{}", "ValueError: no")] * 2
     assert not list((tmp_path / "_penstock").iterdir())

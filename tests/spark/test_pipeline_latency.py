@@ -82,6 +82,7 @@ def test_a_latency_target_is_kept_on_functions(local_cluster, tmp_path):
         warm_up_intervals=1,
         activation_intervals=1,
         catch_up="30s",
+        fuse="never",
     )
     handle = two_functions(root).run(spark, policy="queueing", settings=chosen, trigger="500ms")
     try:

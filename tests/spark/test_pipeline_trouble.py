@@ -48,7 +48,7 @@ def test_a_broker_that_dies_and_comes_back_costs_no_record(spark, tmp_path):
     try:
         broker.create("events", "doubled", "texts", "double.dead", "spell.dead")
         produce(broker.address, range(500))
-        options = {"settings": settings(tmp_path, control_socket=False), "trigger": "100ms"}
+        options = {"settings": settings(tmp_path, control_socket=False, fuse="never"), "trigger": "100ms"}
         handle = doubling(broker.address).run(spark, checkpoints=str(tmp_path / "checkpoints"), **options)
         until(lambda: read(handle, "spell") > 0, [handle])
         broker.kill()

@@ -96,9 +96,9 @@ class AutraScalePolicy:
         if model is None:
             return self._between_rates(window, needs)
         readings = self._follow(window.end, needs, model)
-        if readings.skipped < self._settings.settle_windows:
-            readings.skipped += 1
-            return NotReady("the window began before the last change had settled", "a later window")
+        unsettled = self._await_settling(window.end, readings)
+        if unsettled is not None:
+            return unsettled
         readings.add(needs.observed, needs.offered, needs.load, sum(needs.exact))
         if self._is_outdated(window.end, model, readings):
             model.restart()
@@ -157,9 +157,21 @@ class AutraScalePolicy:
             self._is_on_trial, self._trial, known = False, None, None
         if known is None or has_changed:
             # a first window has no change before it to settle
-            known = Readings(needs.held, 0 if has_changed else self._settings.settle_windows)
+            settled = 0 if has_changed else self._settings.settle_windows
+            known = Readings(needs.held, settled, began=now if has_changed else -math.inf)
             self._readings = known
         return known
+
+    def _await_settling(self, now: float, readings: Readings) -> NotReady | None:
+        """Decide nothing until a new size has settled and run for the policy running time (section IV)."""
+        wanted, has_run = self._settings.policy_running_time, now - readings.began
+        if has_run < wanted:
+            reason = f"the size has run for {has_run:.0f} s of the policy running time of {wanted:g} s"
+            return NotReady(reason, "the rest of it", readings.began + wanted)
+        if readings.skipped < self._settings.settle_windows:
+            readings.skipped += 1
+            return NotReady("the window began before the last change had settled", "a later window")
+        return None
 
     def _note_move(self, held: Size) -> None:
         """Note a change of size; steps of one change that guardrails split count together."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from penstock.units.fields import Count, OptionalCount, Ratio
+from penstock.units.fields import Count, Duration, OptionalCount, Ratio
 from penstock.units.section import Section
 
 
@@ -23,7 +23,16 @@ class AutraScaleSettings(Section):
         0.25,
         ge=0,
         le=1_000_000,
-        description="w of AuTraScale: how much more than throughput needs ends the search.",
+        description="w of AuTraScale: how much more than throughput needs ends the search. By equation 9 it "
+        "sets the score threshold: α + (1 − α) / (1 + w).",
+    )
+    """The paper's threshold of 0.9 follows from 1.0."""
+    policy_running_time: Duration = Field(
+        0.0,
+        ge=0,
+        le=86_400,
+        description="How long a size runs before AuTraScale decides again; the paper waits 5 and 10 minutes "
+        "after each restart. Some windows are awaited in any case.",
     )
     exploration: Ratio = Field(
         0.001, ge=0, le=1, description="ξ of AuTraScale: by how much a size must promise to beat the best."

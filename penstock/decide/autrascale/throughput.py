@@ -47,6 +47,8 @@ class Readings:
     totals: list[float] = field(default_factory=list)
     """Instances needed in all."""
     backlog_seconds: float | None = None
+    began: float = -math.inf
+    """The end of the first window at this size, if another one was held before."""
 
     @property
     def count(self) -> int:

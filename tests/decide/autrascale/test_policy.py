@@ -353,3 +353,20 @@ class TestSharedSlots:
         tuner = policy(latency_target=None, utilisation=0.8, most=12)
         held = self.run(tuner, 12, 30)
         assert held[-1] == tuner.models[0].base[0]
+
+
+class TestPolicyRunningTime:
+    def test_after_a_change_nothing_is_decided_until_the_size_has_run_for_so_long(self):
+        app, tuner = three_operators(), policy(policy_running_time=300.0)
+        app.run(tuner, 160)
+        moments = [at for at, _ in app.changes]
+        assert len(moments) > 2
+        assert min(b - a for a, b in itertools.pairwise(moments)) >= 300.0
+        waiting = [one for one in app.answers if isinstance(one, NotReady) and "has run for" in one.reason]
+        assert waiting and waiting[0].reason.endswith("of the policy running time of 300 s")
+
+    def test_without_one_windows_alone_decide(self):
+        app = three_operators()
+        app.run(policy(), 40)
+        moments = [at for at, _ in app.changes]
+        assert min(b - a for a, b in itertools.pairwise(moments)) < 300.0

@@ -388,12 +388,27 @@ def make_nexmark() -> Made:
 
 def make_splitting() -> Made:
     def rows(ratio: float) -> list[Row]:
-        return [{"case": "kafka", "system": "pipeline, kafka", "cost_ratio": ratio},
+        return [{"case": "kafka", "system": "fused pipeline, kafka", "cost_ratio": ratio},
                 {"case": "files", "system": "pipeline, files", "cost_ratio": ratio}]  # fmt: skip
 
     return Made(Measurement(rows(1.2)), [Measurement(rows(2.1))])
 
 
+def make_autrascale() -> Made:
+    ours = {"system": "autrascale", "target_s": 2.0, "first_size": 4, "second_size": 5, "first_trials": 6,
+            "second_trials": 2, "first_latency_s": 1.8, "second_latency_s": 1.9, "transferred_trials": 2,
+            "chosen_by_improvement": 3}  # fmt: skip
+    wasteful = {**ours, "first_size": 7, "second_size": 6, "first_latency_s": 1.0, "second_latency_s": 1.0}
+    others = [{**wasteful, "system": system} for system in ("drs", "ds2")]
+    failing = {**ours, "first_latency_s": 2.1, "second_latency_s": None, "transferred_trials": 0,
+               "chosen_by_improvement": 0}  # fmt: skip
+    dearer = {**ours, "first_size": 9, "second_size": 9}
+    cases = [[{**row, "case": case} for case in ("query", "pipeline") for row in (mine, *others)]
+             for mine in (ours, failing, dearer)]  # fmt: skip
+    return Made(Measurement(cases[0]), [Measurement(rows) for rows in cases[1:]])
+
+
+TRIGGERED = {"case": "kafka", "system": "fused", "trigger_s": 0.2, "mean_latency_s": 0.8}
 SEAMLESS = {"system": "between batches", "slower_than_p99": 0}
 FLEET = {"applications": 100_000, "seconds_per_round": 6.0, "peak_rss_bytes": 3e9, "growth_exponent": 1.0}
 
@@ -436,6 +451,8 @@ OUTCOMES: dict[str, Made] = {
     "image-pipeline-cluster": make_images(simulated=False),
     "seamless": of_rows([SEAMLESS], {"slower_than_p99": 1}),
     "kafka": make_splitting(),
+    "image-triggers": of_rows([TRIGGERED], {"mean_latency_s": 1.2}),
+    "autrascale-cluster": make_autrascale(),
     "convergence-cluster": make_convergence(),
     "nexmark": make_nexmark(),
     "fleet": of_summary(FLEET, {"seconds_per_round": 11.0, "peak_rss_bytes": 9e9, "growth_exponent": 1.3}),

@@ -127,8 +127,8 @@ def test_a_second_step_and_another_size_miss_the_targets_of_functions():
 def test_the_cost_of_splitting_is_judged_on_kafka_and_shown_on_files(ratio, expected):
     rows = [
         {"case": "kafka", "system": "one query, kafka", "cost_ratio": 1.0},
-        {"case": "kafka", "system": "pipeline, kafka", "cost_ratio": ratio},
-        {"case": "files", "system": "pipeline, files", "cost_ratio": 4.1},
+        {"case": "kafka", "system": "fused pipeline, kafka", "cost_ratio": ratio},
+        {"case": "files", "system": "fused pipeline, files", "cost_ratio": 4.1},
     ]
     kafka, files = penstock.judge_splitting(Measurement(rows)).claims
     assert (kafka.verdict, files.verdict, files.counts) == (expected, Verdict.NOT_COMPARABLE, False)

@@ -16,7 +16,7 @@ from penstock_lab.experiments.splitting import (
     summarise_costs,
 )
 
-RATES = dict(zip(ORDER, ([1000.0, 1200.0, 800.0], [500.0], [600.0], [100.0]), strict=True))
+RATES = dict(zip(ORDER, ([1000.0, 1200.0, 800.0], [500.0], [800.0], [600.0], [100.0], [480.0]), strict=True))
 
 
 def test_the_cost_of_splitting_is_the_ratio_to_one_query_on_the_same_topics():
@@ -24,7 +24,9 @@ def test_the_cost_of_splitting_is_the_ratio_to_one_query_on_the_same_topics():
     assert rows["one query, files"]["records_per_second"] == 1000
     assert rows["pipeline, files"]["cost_ratio"] == 2.0
     assert rows["pipeline, kafka"]["cost_ratio"] == 6.0
-    assert summarise_costs(list(rows.values()))["kafka_cost_ratio"] == 6.0
+    assert rows["fused pipeline, kafka"]["cost_ratio"] == 1.25
+    assert rows["fused pipeline, kafka"]["settings"] == "mode=observe, fuse=always"
+    assert summarise_costs(list(rows.values()))["fused_pipeline_kafka_cost_ratio"] == 1.25
 
 
 def test_what_was_not_measured_is_not_shown():

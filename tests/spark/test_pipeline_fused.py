@@ -1,0 +1,109 @@
+"""Fused functions on a real cluster: the same records, dead letters and figures as apart."""
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import functions as sf
+
+from penstock.pipeline import Pipeline, files
+from penstock.pipeline.spark_topics import dead_letters
+from tests.spark.test_pipeline import numbers, read, rows, settings, topic, until
+
+pytestmark = pytest.mark.spark
+
+PER_PART = 400
+PARTS = 3
+
+
+@pytest.fixture(scope="module")
+def spark(local_cluster):
+    return local_cluster(held=3)
+
+
+def three(root):
+    """pandas → Arrow → pandas, with records that make the first or the last fail."""
+    pipeline = Pipeline("three", topics=files(str(root), files_per_batch=1))
+    pipeline.topic("numbers", schema="number bigint")
+
+    @pipeline.function(
+        reads="numbers", writes="squares", schema="number bigint, square bigint", parallelism=(1, 3)
+    )
+    def square(batch):
+        if (batch["number"] % 397 == 13).any():
+            raise ValueError("an unlucky number")
+        return batch.assign(square=batch["number"] ** 2)
+
+    @pipeline.function(
+        reads="squares", writes="odds", schema="square bigint", takes="arrow", parallelism=(1, 3)
+    )
+    def odd(batch):
+        kept = batch.filter(pc.equal(pc.bit_wise_and(batch.column("number"), 1), 1))
+        return pa.table({"square": kept.column("square")})
+
+    @pipeline.function(reads="odds", writes="texts", schema="text string", parallelism=2)
+    def spell(batch):
+        if (batch["square"] == 25).any():
+            raise ValueError("no twenty-five")
+        return pd.DataFrame({"text": batch["square"].astype(str)})
+
+    return pipeline
+
+
+def expect(count):
+    """What must come out, computed record by record."""
+    lucky = [number for number in range(count) if number % 397 != 13]
+    texts = [str(number**2) for number in lucky if number % 2 == 1 and number != 5]
+    return sorted(texts), count - len(lucky)
+
+
+def test_fused_and_parted_from_run_to_run_records_come_through_once_and_each_function_counts_its_own(
+    spark, tmp_path
+):
+    seen = {}
+    for part, fuse in enumerate(("always", "never", "always")):
+        numbers(tmp_path, [part])
+        handle = three(tmp_path).run(spark, settings=settings(tmp_path, fuse=fuse), trigger="100ms")
+        odds = len(expect(PER_PART * (part + 1))[0]) - len(expect(PER_PART * part)[0]) + (part == 0)
+        until(lambda handle=handle, odds=odds: read(handle, "spell") == odds, [handle])
+        seen[part] = handle.status()
+        handle.stop()
+    texts, unlucky = expect(PER_PART * PARTS)
+    assert [text for (text,) in rows(topic(spark, tmp_path, "texts").select("text"))] == texts
+    assert len(rows(dead_letters(spark, files(str(tmp_path)), "square"))) == unlucky
+    assert rows(dead_letters(spark, files(str(tmp_path)), "spell")) == [
+        ('{"square": 25}', "ValueError: no twenty-five")
+    ]
+    # the topics between were written by the second run alone
+    assert topic(spark, tmp_path, "squares").count() == PER_PART - 1
+    together = [["square", "odd", "spell"]]
+    assert [seen[part]["fusing"]["groups"] for part in range(PARTS)] == [together, [], together]
+    counts = seen[0]["functions"]
+    assert (counts["square"]["records_read"], counts["square"]["dead_letters"]) == (PER_PART, 1)
+    assert counts["odd"]["records_read"] == counts["square"]["records_written"] == PER_PART - 1
+    assert (counts["spell"]["records_read"], counts["spell"]["dead_letters"]) == (PER_PART // 2 - 1, 1)
+    assert counts["odd"]["fused_with"] == ["square", "spell"]
+
+
+def test_a_fused_batch_of_dataframes_that_fails_is_run_apart_and_the_fault_is_told_of_its_function(
+    spark, tmp_path
+):
+    pipeline = Pipeline("frames", topics=files(str(tmp_path), files_per_batch=1))
+    pipeline.topic("numbers", schema="number bigint")
+    shared = {"takes": "dataframe", "schema": "number bigint", "parallelism": 1}
+    pipeline.add(lambda frame: frame.selectExpr("number * 2 as number"), name="double", reads="numbers",
+                 writes="doubled", **shared)  # fmt: skip
+    problem = sf.when(sf.col("number") == 10, sf.raise_error(sf.lit("no ten"))).otherwise(sf.col("number"))
+    pipeline.add(lambda frame: frame.select(problem.cast("bigint").alias("number")), name="check",
+                 reads="doubled", writes="checked", **shared)  # fmt: skip
+    numbers(tmp_path, [0, 1])
+    handle = pipeline.run(spark, settings=settings(tmp_path, fuse="always"), trigger="100ms")
+    until(lambda: read(handle, "check") == 2 * PER_PART, [handle])
+    status = handle.status()
+    handle.stop()
+    assert rows(topic(spark, tmp_path, "checked").select("number")) == [
+        (2 * number,) for number in range(PER_PART, 2 * PER_PART)
+    ]
+    assert len(rows(dead_letters(spark, files(str(tmp_path)), "check"))) == PER_PART
+    assert rows(dead_letters(spark, files(str(tmp_path)), "double")) == []
+    assert status["functions"]["check"]["dead_letters"] == PER_PART
