@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
+from penstock.journal.store import Journal
 from penstock_lab.experiments.faults.disturbances import Disturbance
+from penstock_lab.experiments.faults.fleet_world import FleetWorld
 from penstock_lab.experiments.faults.journals import JournalPlace, open_place
 from penstock_lab.experiments.faults.matrix import Cell
 from penstock_lab.experiments.faults.rows import Shown, make_row
@@ -18,7 +20,7 @@ WITHIN = 180.0
 """Seconds after the end of a fault in which the right size is to be there: nine windows of ten seconds are
 needed at most, of which those of the fault and of the warm-up count for nothing, and a change takes 15 s."""
 VIRTUAL = "virtual time, real loop and journal"
-MakeWorld = Callable[..., World]
+MakeWorld = Callable[[Journal, Disturbance], World | FleetWorld]
 
 
 class Course:
@@ -28,28 +30,26 @@ class Course:
         self._place, self._strike_at = place, strike_at
         self._disturbance = Disturbance(fault)
         self._journal = place.open()
-        self.world = make(self._journal, self._disturbance.observe, self._disturbance.wall)
+        self.world = make(self._journal, self._disturbance)
         self.begun_at: list[int] = []
 
-    def run(self) -> World:
+    def run(self) -> None:
         """Run to the end."""
-        with closing(self._journal):
+        with closing(self._journal), closing(self.world):
             while self.world.now < SECONDS:
                 self._step()
             self._left = self.world.effects(self._journal)
-        return self.world
 
     def _step(self) -> None:
-        now, begun = self.world.now, len(self.world.hand.done)
+        now, begun = self.world.now, self.world.done
         if now == self._strike_at:
             self._disturbance.strike(now)
             self._place.strike()
         if self._strike_at is not None and now == self._strike_at + LASTS:
             self._place.mend()
             self._disturbance.mend(now)
-        if not self._disturbance.hangs:
-            self.world.tick(self._disturbance.wall(float(now)))
-        self.begun_at += [now] * (len(self.world.hand.done) - begun)
+        self.world.tick(self._disturbance.wall(float(now)))
+        self.begun_at += [now] * (self.world.done - begun)
         self.world.pass_second()
 
     def show(self, right: object, usual: float) -> Shown:
@@ -58,16 +58,21 @@ class Course:
         return Shown(
             self.world.output(),
             self._left,
-            is_alive=self.world.loop.paused is None,
-            seconds_to_recover=find_recovery(self.world.sizes[:ENDS_AT], right, after),
+            is_alive=not self.world.is_paused,
+            seconds_to_recover=find_recovery(self.judge_sizes(right), after),
         )
 
 
-def find_recovery(sizes: Sequence[object], right: object, after: float) -> float | None:
-    """Return the seconds after a moment from which on the size is right to the end; None if never."""
-    wrong = [second for second, size in enumerate(sizes) if size != right]
+    def judge_sizes(self, right: object) -> list[bool]:
+        """Tell for each second with input whether the size was right."""
+        return [self.world.is_right(size, right) for size in self.world.sizes[:ENDS_AT]]
+
+
+def find_recovery(is_right: Sequence[bool], after: float) -> float | None:
+    """Return the seconds after a moment from which on all is right to the end; None if never."""
+    wrong = [second for second, right in enumerate(is_right) if not right]
     since = wrong[-1] + 1 if wrong else 0
-    return None if since >= len(sizes) else max(0.0, since - after)
+    return None if since >= len(is_right) else max(0.0, since - after)
 
 
 def try_world(cell: Cell, make: MakeWorld, moments: int = 4) -> Row:
@@ -76,7 +81,7 @@ def try_world(cell: Cell, make: MakeWorld, moments: int = 4) -> Row:
         calm = Course(make, place, "", None)
         calm.run()
     right = calm.world.sizes[ENDS_AT - 1]
-    usual = find_recovery(calm.world.sizes[:ENDS_AT], right, 0.0) or 0.0
+    usual = find_recovery(calm.judge_sizes(right), 0.0) or 0.0
     undisturbed = calm.show(right, usual)
     first = calm.begun_at[0] if calm.begun_at else LASTS
     runs = []

@@ -7,7 +7,7 @@ tells at its end what it has put out, and which size it had at each second.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,35 +44,34 @@ from penstock.simulate.loading import parse
 from penstock.simulate.ports import VirtualActuator
 from penstock.simulate.run import build_application
 from penstock.simulate.virtual import READ
+from penstock_lab.experiments.faults.disturbances import Disturbance
 from penstock_lab.experiments.faults.rows import Effects
 from penstock_lab.experiments.faults.state_cluster import QUERY, Cluster, a_bin, a_worker, find_out_of_order
-from penstock_lab.experiments.faults.virtual_pipeline import BATCH_SECONDS, RATE, VirtualPipeline
-
-Pass = Callable[[float, Callable[[float], ApplicationWindow | NotReady]], ApplicationWindow | NotReady]
-"""Observes now, by what observes; a fault may stand in between."""
+from penstock_lab.experiments.faults.virtual_pipeline import BATCH_SECONDS, COSTS, RATE, WORDS, VirtualPipeline
 
 SECONDS, INTERVAL = 900, 10.0
 """How long a world runs, and its policy interval."""
 SETTINGS: dict[str, object] = {"scale_down_delay": 0, "policy_interval": INTERVAL}
 GROWS_AT, ENDS_AT = 120, 800
-SCENARIO = f"""
-duration: {SECONDS}
-batches: {{trigger: 10s, serial: 0.5s, executors: 2, cores: 2}}
+SCENARIO = """
+duration: %(seconds)d
+batches: {trigger: 10s, serial: 0.5s, executors: 2, cores: 2}
 sources:
-  events: {{rate: "steps:0=350,{GROWS_AT}=700,{ENDS_AT}=0", tasks: 8, service_time: 0.2ms}}
+  events: {rate: "steps:0=350,%(grows_at)d=%(rate)d,%(ends_at)d=0", tasks: 8, service_time: 0.2ms}
 operators:
-  count: {{inputs: [events], service_time: 6ms, tasks: 48, task_time: 5ms}}
-scaling: {{kind: live, pause: 15s}}
-settings: {{policy_interval: 10s, scale_down_delay: 60s}}
+  count: {inputs: [events], service_time: 6ms, tasks: 48, task_time: 5ms}
+scaling: {kind: live, pause: 15s}
+settings: {policy_interval: 10s, scale_down_delay: 60s}
 """
 
 
 class Memory:
     """A record that notes which intents were written, whatever becomes of the journal afterwards."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, intended: list[int] | None = None) -> None:
+        """Several records that share a list number their intents together."""
         self._journal = journal
-        self.intended: list[int] = []
+        self.intended: list[int] = [] if intended is None else intended
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._journal, name)
@@ -87,9 +86,9 @@ class Memory:
 class Hand:
     """An actuator that notes what it did."""
 
-    def __init__(self, actuator: Actuator, memory: Memory) -> None:
+    def __init__(self, actuator: Actuator, memory: Memory, done: list[int] | None = None) -> None:
         self._actuator, self._memory = actuator, memory
-        self.done: list[int] = []
+        self.done: list[int] = [] if done is None else done
 
     def begin(self, now: float, action: Action) -> None:
         """Begin an action, and note for which intent; without a new one it is done twice."""
@@ -114,12 +113,12 @@ class World(ABC):
 
     name = "job"
 
-    def __init__(self, journal: Journal, seen: Pass, wall: Callable[[float], float]) -> None:
-        self.now, self.wall = 0, wall
+    def __init__(self, journal: Journal, disturbance: Disturbance) -> None:
+        self.now, self.disturbance = 0, disturbance
         self.sizes: list[object] = []
         self.errors: list[str] = []
+        self.journal = journal
         self.memory = Memory(journal)
-        self._seen = seen
         self.build()
 
     @abstractmethod
@@ -138,8 +137,14 @@ class World(ABC):
     def output(self) -> object:
         """Return what tells two outputs apart."""
 
+    def is_right(self, size: object, usual: object) -> bool:
+        """Tell whether a size is right, given that of an undisturbed run."""
+        return size == usual
+
     def tick(self, wall: float) -> None:
-        """Let the loop come round; what it says of itself is kept."""
+        """Let the loop come round, unless it hangs; what it says of itself is kept."""
+        if self.disturbance.hangs:
+            return
         cycle = self.loop.tick(wall)
         if cycle.error:
             self.errors.append(cycle.error)
@@ -149,6 +154,19 @@ class World(ABC):
         self.advance()
         self.now += 1
         self.sizes.append(self.size())
+
+    @property
+    def done(self) -> int:
+        """How many actions were begun."""
+        return len(self.hand.done)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the loop gave up."""
+        return self.loop.paused is not None
+
+    def close(self) -> None:
+        """Nothing is left behind."""
 
     def effects(self, journal: Journal) -> Effects:
         """Tell what was intended, done and left open."""
@@ -162,7 +180,7 @@ class World(ABC):
         """Make the loop of these parts."""
         manager = ScalingManager(settings.manager, settings.bounds, settings.goals)
         self.hand = Hand(actuator, self.memory)
-        ports = Ports(_Passed(source, self._seen), policy, manager, self.memory, self.hand, **more)
+        ports = Ports(_Passed(source, self.disturbance), policy, manager, self.memory, self.hand, **more)
         interval = settings.manager.policy_interval
         self.loop: Loop = Loop(self.name, ports, LoopSettings(policy_interval=interval, timeline_length=0))
 
@@ -170,20 +188,24 @@ class World(ABC):
 class _Passed:
     """A source behind which a fault may stand."""
 
-    def __init__(self, source: Source, seen: Pass) -> None:
-        self._source, self._seen = source, seen
+    def __init__(self, source: Source, disturbance: Disturbance) -> None:
+        self._source, self._disturbance = source, disturbance
 
     def observe(self, now: float) -> ApplicationWindow | NotReady:
         """Return what the fault leaves of a window."""
-        return self._seen(now, self._source.observe)
+        return self._disturbance.observe(now, self._source.observe)
 
 
 class GrowingWorld(World):
     """Micro-batches on executors, whose load rises once and ends."""
 
+    rate = 700
+    """Records a second that it rises to."""
+
     def build(self) -> None:
         """Make the application of the scenario, with Penstock's default policy."""
-        experiment = replace(parse(SCENARIO, Path("faults.yaml")), name=self.name)
+        times = {"seconds": SECONDS, "grows_at": GROWS_AT, "ends_at": ENDS_AT, "rate": self.rate}
+        experiment = replace(parse(SCENARIO % times, Path("faults.yaml")), name=self.name)
         self._dataflow, source = build_application(experiment, seed=1)
         settings = experiment.settings
         policy = self.choose_policy(make_policy(settings.run.policy, settings), settings)
@@ -212,7 +234,7 @@ class PipelineWorld(World):
     def build(self) -> None:
         """Make the pipeline, with the real monitor, board and actuator."""
         settings = load_settings(environment={}, arguments=SETTINGS)
-        self._pipeline = VirtualPipeline(settings, clock=self.wall)
+        self._pipeline = VirtualPipeline(settings, clock=self.disturbance.wall)
         actuator = BoardActuator(self._pipeline.board)
         self.put_together(self._pipeline.policy, actuator, self._pipeline, settings)
 
@@ -225,6 +247,17 @@ class PipelineWorld(World):
     def size(self) -> object:
         """Return the instances of each function while there is input."""
         return tuple(self._pipeline.board.wanted.values()) if self.now <= ENDS_AT else ()
+
+    def is_right(self, size: object, usual: object) -> bool:
+        """Tell whether each function keeps up and is within the band in which the manager leaves it alone.
+
+        How many there are within it depends on the backlog that they had to catch up with.
+        """
+        if not isinstance(size, tuple) or not size:
+            return size == usual
+        busy = (RATE * COSTS["split"], RATE * WORDS * COSTS["count"])
+        low = load_settings(environment={}, arguments=SETTINGS).manager.utilisation_low
+        return all(work <= count <= work / low for work, count in zip(busy, size, strict=True))
 
     def output(self) -> object:
         """Return the records that each function has served."""

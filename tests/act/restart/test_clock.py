@@ -10,7 +10,7 @@ import pytest
 
 from penstock.act.restart.job_memory import JobMemory, recall_job, remember_job
 from penstock.decide.outcome import Status
-from penstock_lab.experiments.faults.stand_in import KEY
+from tests.act.restart.stand_in import KEY
 from tests.act.restart.test_shell import QUICK, Stage
 
 DAY = 86_400.0

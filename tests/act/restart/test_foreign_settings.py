@@ -13,7 +13,7 @@ from penstock.decide.manager.restarts import RestartHistory, RestartRules, judge
 from penstock.decide.outcome import Status
 from penstock.decide.policy import ExpectedEffect, Resize
 from penstock.decide.verdict import Accepted, Rejected
-from penstock_lab.experiments.faults.stand_in import KEY
+from tests.act.restart.stand_in import KEY
 from tests.act.restart.test_shell import Stage
 
 AGENT = {"spark.driver.extraJavaOptions": "-javaagent:/tmp/theirs.jar"}

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.commands.printing import json_line
 from penstock.decide.outcome import Status
-from penstock_lab.experiments.faults.stand_in import KEY
+from tests.act.restart.stand_in import KEY
 from tests.act.restart.test_shell import Stage
 
 SETTINGS = '"settings": {"spark.executor.memory": "2g"}'

@@ -13,7 +13,7 @@ from penstock.act.restart.job_memory import JobMemory, recall_job, remember_job
 from penstock.decide.outcome import Status
 from penstock.errors import JournalUnavailable
 from penstock.journal.store import Journal
-from penstock_lab.experiments.faults.stand_in import KEY
+from tests.act.restart.stand_in import KEY
 from tests.act.restart.test_shell import Stage
 
 

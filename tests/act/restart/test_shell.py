@@ -27,10 +27,10 @@ from penstock.errors import ActionFailed, JournalUnavailable
 from penstock.journal.explain import explain
 from penstock.journal.former_runs import process_is_over
 from penstock.journal.store import Journal, open_journal
-from penstock_lab.experiments.faults.stand_in import KEY
+from tests.act.restart.stand_in import KEY
 from tests.waiting import wait_for
 
-STAND_IN = [sys.executable, "-m", "penstock_lab.experiments.faults.stand_in"]
+STAND_IN = [sys.executable, "-m", "tests.act.restart.stand_in"]
 ROOT = Path(__file__).parents[3]
 LONG = RestartSettings(stop_timeout=20.0, verify_timeout=60.0)
 QUICK = RestartSettings(stop_timeout=20.0, verify_timeout=3.0)
