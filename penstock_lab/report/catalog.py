@@ -83,6 +83,8 @@ PARTS: tuple[ReportPart, ...] = (
           (190, 1690), "word_count:run", "ds2.word_count:judge", bench="wordcount"),
     _part("field", "Ordinary jobs with all defaults, on hosts with real limits", OWN,
           (None, 3600), "field.trials:run", "field:judge_field", bench="field"),
+    _part("faults", "Every fault meets every part, or cannot", OWN,
+          (None, 9000), "faults.trials:run", "faults:judge_faults", bench="faults"),
     _part("word-count-functions", "DS2 against Dhalion on a real cluster", "DS2, figures 1 and 6",
           (None, 560), "word_count_functions:run", "ds2.functions:judge", bench="wordcount-functions"),
     _part("overhead", "What watching costs", "DS2, figure 10",

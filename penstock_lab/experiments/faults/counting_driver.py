@@ -21,7 +21,13 @@ from penstock.act.restart.job_lock import hold_inherited_lock
 
 KEY, BEFORE, AFTER = "spark.executor.memory", "1g", "2g"
 ASKS_EVERY, BATCH_SECONDS = 20, 0.03
-HOSTILE = ('{"kind": "restart", "action": 1e400}', "[" * 10_000, '{"kind": "batch", "at": "never"}', "\x00", "{}")
+HOSTILE = (
+    '{"kind": "restart", "action": 1e400}',
+    "[" * 10_000,
+    '{"kind": "batch", "at": "never"}',
+    "\x00",
+    "{}",
+)
 
 
 class CountingDriver:

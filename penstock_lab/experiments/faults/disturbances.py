@@ -11,7 +11,14 @@ import numpy as np
 
 from penstock.dataflow.metrics import MetricWindow
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import ApplicationWindow, OperatorQuery, OperatorWindow, SlotQuery, SlotWindow, SourceRate
+from penstock.dataflow.window import (
+    ApplicationWindow,
+    OperatorQuery,
+    OperatorWindow,
+    SlotQuery,
+    SlotWindow,
+    SourceRate,
+)
 from penstock_lab.experiments.faults.matrix import CLOCK_FAULTS, HUNG, INPUT_FAULTS
 
 Observe = Callable[[float], ApplicationWindow | NotReady]
@@ -85,7 +92,9 @@ class Disturbance:
             return NotReady("no report has come", "the next report")
         if self.fault == reordered:
             self._waiting.append(seen)
-            return self._waiting.pop(0) if self._count % 2 == 0 else NotReady("no report has come", "the next")
+            return (
+                self._waiting.pop(0) if self._count % 2 == 0 else NotReady("no report has come", "the next")
+            )
         return forge_window(seen, self._count)
 
     def _keep(self, seen: ApplicationWindow) -> ApplicationWindow:
@@ -137,7 +146,5 @@ def _forge_operators(
     return replace(query, sources=sources, metrics=_change_metrics(query.metrics, lambda all_: all_ * lie))
 
 
-def _change_metrics(
-    metrics: MetricWindow, change: Callable[[np.ndarray], np.ndarray]
-) -> MetricWindow:
+def _change_metrics(metrics: MetricWindow, change: Callable[[np.ndarray], np.ndarray]) -> MetricWindow:
     return replace(metrics, records_in=change(metrics.records_in), records_out=change(metrics.records_out))

@@ -178,7 +178,9 @@ class FleetWorld:
         all_ = [member.effects(journal) for member in self.members]
 
         def number(which: str) -> tuple[int, ...]:
-            return tuple(1000 * place + one for place, each in enumerate(all_) for one in getattr(each, which))
+            return tuple(
+                1000 * place + one for place, each in enumerate(all_) for one in getattr(each, which)
+            )
 
         return Effects(number("intended"), number("done"), sum(each.left_open for each in all_))
 

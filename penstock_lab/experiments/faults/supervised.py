@@ -156,9 +156,7 @@ def _kill_everywhere() -> list[Shown]:
     with prepare("") as job:
         job.finish(job.start())
         instructions = int((job.directory / "performed").read_text())
-    return [
-        run_supervised("", _do_nothing, 0, killed_at=number) for number in range(1, instructions + 1)
-    ]
+    return [run_supervised("", _do_nothing, 0, killed_at=number) for number in range(1, instructions + 1)]
 
 
 def _do_nothing(job: Supervised, process: subprocess.Popen[bytes], place: JournalPlace) -> None:
@@ -206,9 +204,7 @@ STRIKES: dict[str, Strike] = {
     TWO_DRIVERS: _start_second("another"),
     **{
         fault: _set_clock(wrong, drift)
-        for fault, (wrong, drift) in zip(
-            CLOCK_FAULTS, ((HOUR, 0.0), (-HOUR, 0.0), (0.0, DRIFT)), strict=True
-        )
+        for fault, (wrong, drift) in zip(CLOCK_FAULTS, ((HOUR, 0.0), (-HOUR, 0.0), (0.0, DRIFT)), strict=True)
     },
     **dict.fromkeys(("input torn", "input doubled", "input hostile"), _do_nothing),
 }

@@ -51,9 +51,7 @@ class TwinWorld:
         own = self._first.effects(journal)
         other = self._second.effects(journal) if self._second is not None else Effects()
         apart = [tuple(1000 + number for number in numbers) for numbers in (other.intended, other.done)]
-        return Effects(
-            (*own.intended, *apart[0]), (*own.done, *apart[1]), own.left_open + other.left_open
-        )
+        return Effects((*own.intended, *apart[0]), (*own.done, *apart[1]), own.left_open + other.left_open)
 
     def close(self) -> None:
         """Nothing is left behind."""
@@ -70,7 +68,8 @@ class LedPipelineWorld(PipelineWorld):
         """Make one loop for each, over the same board."""
         super().build()
         self._leaderships = [
-            Leadership(self.journal.leases, "pipeline", holder, LEASE_SECONDS) for holder in ("first", "second")
+            Leadership(self.journal.leases, "pipeline", holder, LEASE_SECONDS)
+            for holder in ("first", "second")
         ]
         self._loops: list[Loop | None] = [None, None]
         self._terms, self._was_frozen = [0, 0], False

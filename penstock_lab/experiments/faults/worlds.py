@@ -47,7 +47,13 @@ from penstock.simulate.virtual import READ
 from penstock_lab.experiments.faults.disturbances import Disturbance
 from penstock_lab.experiments.faults.rows import Effects
 from penstock_lab.experiments.faults.state_cluster import QUERY, Cluster, a_bin, a_worker, find_out_of_order
-from penstock_lab.experiments.faults.virtual_pipeline import BATCH_SECONDS, COSTS, RATE, WORDS, VirtualPipeline
+from penstock_lab.experiments.faults.virtual_pipeline import (
+    BATCH_SECONDS,
+    COSTS,
+    RATE,
+    WORDS,
+    VirtualPipeline,
+)
 
 SECONDS, INTERVAL = 900, 10.0
 """How long a world runs, and its policy interval."""
