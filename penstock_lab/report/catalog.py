@@ -86,6 +86,8 @@ PARTS: tuple[ReportPart, ...] = (
     _part("autrascale-cluster", "AuTraScale's search and transfer on hosts with real limits",
           "AuTraScale, tables II and III, figure 8",
           (None, 1500), "autrascale_live:run", "autrascale:judge_live", bench="autrascale-live"),
+    _part("faults", "Every fault meets every part, or cannot", OWN,
+          (None, 9000), "faults.trials:run", "faults:judge_faults", bench="faults"),
     _part("word-count-functions", "DS2 against Dhalion on a real cluster", "DS2, figures 1 and 6",
           (None, 560), "word_count_functions:run", "ds2.functions:judge", bench="wordcount-functions"),
     _part("overhead", "What watching costs", "DS2, figure 10",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from penstock.journal.store import Journal, open_journal
-from tests.postgres_server import PostgresServer, postgres_server
+from penstock_lab.ground.postgres_server import PostgresServer, postgres_server
 
 Opener = Callable[..., Journal]
 

@@ -17,9 +17,9 @@ from penstock.fleet.state import empty_state
 from penstock.journal.databases import PostgresDatabase
 from penstock.journal.ports import hide_password
 from penstock.journal.store import Journal, journal_at, open_journal
+from penstock_lab.ground.postgres_server import PostgresServer, postgres_server
 from tests.fakes import APPLICATION, a_window
 from tests.fleet.agents import GIB, a_record, a_table
-from tests.postgres_server import PostgresServer, postgres_server
 
 
 @pytest.fixture(scope="module")

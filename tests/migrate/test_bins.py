@@ -8,7 +8,7 @@ import pytest
 from penstock.dataflow.moves import Move
 from penstock.errors import BadInput
 from penstock.migrate.bins import BinState, StateView, Worker, describe_state
-from tests.migrate.model import (
+from penstock_lab.experiments.faults.state_cluster import (
     QUERY,
     BinRun,
     Configuration,

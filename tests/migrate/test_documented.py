@@ -12,7 +12,7 @@ from penstock.decide.policy import MoveState
 from penstock.migrate import StateView, Strategy
 from penstock.migrate.mover import Planned
 from penstock.runtime.state_control import StateControl
-from tests.migrate.model import a_view
+from penstock_lab.experiments.faults.state_cluster import a_view
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "migration.md"
 VIEW = a_view({"1": range(4), "2": range(4, 8)})

@@ -16,7 +16,12 @@ from penstock.migrate.migration import MigrationOutcome, MigrationProgress, adva
 from penstock.migrate.pacing import PlaceBins
 from penstock.migrate.plan import schedule
 from penstock.migrate.settings import MigrationSettings
-from tests.migrate.model import Cluster, Configuration, find_misplaced, find_out_of_order
+from penstock_lab.experiments.faults.state_cluster import (
+    Cluster,
+    Configuration,
+    find_misplaced,
+    find_out_of_order,
+)
 from tests.migrate.test_plan import FOLLOWED, any_assignments
 from tests.migrate.test_planner import views
 

@@ -16,7 +16,7 @@ from penstock.migrate.migration import (
 )
 from penstock.migrate.pacing import Boundary, PlaceBins, UploadSnapshots
 from penstock.migrate.settings import MigrationSettings
-from tests.migrate.model import (
+from penstock_lab.experiments.faults.state_cluster import (
     QUERY,
     Cluster,
     Configuration,

@@ -16,7 +16,7 @@ from penstock.migrate.bins import StateView
 from penstock.migrate.plan import describe_plan, group_ways, propose_moves, read_plan, schedule
 from penstock.migrate.planner import Assignment, balance, drain
 from penstock.migrate.settings import MigrationSettings
-from tests.migrate.model import QUERY, Configuration, a_bin, a_view
+from penstock_lab.experiments.faults.state_cluster import QUERY, Configuration, a_bin, a_view
 from tests.migrate.test_planner import views
 
 VIEW = a_view({"1": range(4), "2": ()})

@@ -14,7 +14,7 @@ from penstock.dataflow.moves import Bin
 from penstock.errors import BadInput
 from penstock.migrate.bins import BinState, StateView, Worker
 from penstock.migrate.planner import Assignment, balance, drain
-from tests.migrate.model import QUERY, a_bin, a_view
+from penstock_lab.experiments.faults.state_cluster import QUERY, a_bin, a_view
 from tests.migrate.placements import a_random_view, is_least, judge, shift_greedily, solve_least_bytes
 
 

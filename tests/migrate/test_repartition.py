@@ -14,7 +14,7 @@ from penstock.migrate.repartition import (
     find_repartition_obstacle,
     plan_repartition,
 )
-from tests.migrate.model import a_view
+from penstock_lab.experiments.faults.state_cluster import a_view
 from tests.migrate.test_planner import views
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -15,7 +15,7 @@ from penstock.migrate.planner import Assignment
 from penstock.migrate.settings import MigrationSettings
 from penstock.migrate.spark_migrator import SparkMigrator
 from penstock.migrate.spark_placement import StateStage, StoredSize, _read_locations
-from tests.migrate.model import QUERY, Cluster, Move, a_view
+from penstock_lab.experiments.faults.state_cluster import QUERY, Cluster, Move, a_view
 
 BINS = 48
 RUNS = 300

@@ -14,7 +14,7 @@ from penstock.migrate.pacing import Pending, remove_from, take_undisturbed
 from penstock.migrate.plan import schedule
 from penstock.migrate.planner import Assignment
 from penstock.migrate.settings import MigrationSettings
-from tests.migrate.model import Cluster, a_bin, a_view, play
+from penstock_lab.experiments.faults.state_cluster import Cluster, a_bin, a_view, play
 from tests.migrate.test_plan import FOLLOWED, any_assignments
 from tests.migrate.test_planner import views
 

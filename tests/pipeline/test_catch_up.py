@@ -21,9 +21,9 @@ from penstock.pipeline import Pipeline, files
 from penstock.pipeline.batches import BatchDone, InstanceWork
 from penstock.pipeline.monitor import Monitor, Reading
 from penstock.settings.model import Settings
+from penstock_lab.experiments.faults.virtual_pipeline import VirtualPipeline
 from tests.decide.built import built
 from tests.pipeline.test_monitor import SETTINGS
-from tests.pipeline.virtual_pipeline import VirtualPipeline
 
 HELD = {"store": 1, "resize": 2, "recognise": 4}
 PER_SECOND = {"store": 50.0, "resize": 50.0, "recognise": 5.0}

@@ -13,7 +13,7 @@ from penstock.pipeline.monitor import Monitor, Reading
 from penstock.pipeline.spark_batch import blames_records
 from penstock.pipeline.spark_term import parse_batch
 from penstock.settings.model import Settings
-from tests.pipeline.virtual_pipeline import VirtualPipeline, word_count
+from penstock_lab.experiments.faults.virtual_pipeline import VirtualPipeline, word_count
 
 HELD = {"split": 2, "count": 1}
 

@@ -9,8 +9,8 @@ from penstock.errors import BadInput
 from penstock.pipeline.board import KIND, SizeMemory
 from penstock.pipeline.spark_term import Term
 from penstock.settings.model import Settings
+from penstock_lab.experiments.faults.virtual_pipeline import VirtualPipeline, word_count
 from tests.pipeline.test_monitor import SETTINGS
-from tests.pipeline.virtual_pipeline import VirtualPipeline, word_count
 
 
 class Kept:

@@ -21,7 +21,7 @@ class KeptTrials:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        lines = _cut_unfinished(path).splitlines()
+        lines = cut_unfinished(path).splitlines()
         self._done = dict(_read_line(path, number, line) for number, line in enumerate(lines, start=1))
 
     def find(self, trial: FieldTrial) -> DoneTrial | None:
@@ -44,7 +44,7 @@ class KeptTrials:
         self._done = {}
 
 
-def _cut_unfinished(path: Path) -> bytes:
+def cut_unfinished(path: Path) -> bytes:
     """Return the lines of a file; one that was broken off while it was written is taken off the file."""
     text = path.read_bytes() if path.exists() else b""
     whole = text[: text.rfind(b"\n") + 1]

@@ -14,6 +14,7 @@ from penstock_lab.claims.autrascale import TABLES_2_3
 from penstock_lab.claims.snailtrail import TABLE_3_3
 from penstock_lab.experiments.batches import SlotsSeen
 from penstock_lab.experiments.diagnosing import MadeCause
+from penstock_lab.experiments.faults.rows import summarise_matrix
 from penstock_lab.experiments.field.summary import summarise_field
 from penstock_lab.experiments.hot_keys import Skewed
 from penstock_lab.experiments.measurement import Measurement, Row
@@ -33,6 +34,7 @@ from penstock_lab.experiments.word_count import (
     UNDER,
     WordCounts,
 )
+from tests.lab.claims.test_faults import a_row as fault_row
 from tests.lab.claims.test_field import a_row as field_row
 from tests.lab.claims.test_field import day_rows
 from tests.lab.made_up import a_phase, batches
@@ -364,6 +366,22 @@ def make_sizing() -> Made:
     return Made(summarise_sizes([row]), [summarise_sizes([{**row, **bad}])])
 
 
+def make_faults() -> Made:
+    def measured(row: Row, cells: int = 1) -> Measurement:
+        return Measurement([row], summarise_matrix([row], cells))
+
+    changes = (
+        {"output_equal": False},
+        {"actions_doubled": 1},
+        {"actions_lost": 1},
+        {"job_alive": False},
+        {"seconds_to_recover": None},
+    )
+    return Made(
+        measured(fault_row()), [*(measured(fault_row(**one)) for one in changes), measured(fault_row(), 2)]
+    )
+
+
 def make_field() -> Made:
     def measured(rows: list[Row]) -> Measurement:
         return Measurement(rows, summarise_field(rows))
@@ -440,6 +458,7 @@ OUTCOMES: dict[str, Made] = {
     ),
     "policies": make_policies(),
     "word-count": make_word_count(),
+    "faults": make_faults(),
     "field": make_field(),
     "word-count-functions": make_functions(),
     "overhead": make_overhead(),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import nan
 
+from penstock.dataflow.readiness import NotReady
+from penstock.dataflow.window import OperatorWindow
 from penstock.decide.limits import WithinLimits
 from penstock.decide.manager.manager import ScalingManager
 from penstock.decide.registry import policy_entry
@@ -27,7 +30,8 @@ COSTS = {"split": 9.9 / RATE, "count": 19.8 / (RATE * WORDS)}
 SELECTIVITY = {"split": WORDS, "count": 0.5}
 
 
-def word_count(most=40):
+def word_count(most: int = 40) -> Pipeline:
+    """Return the pipeline that splits sentences and counts words."""
     pipeline = Pipeline("words", topics=files("topics"))
     pipeline.topic("sentences", schema="sentence string")
     pipeline.add(len, name="split", reads="sentences", writes="words", schema="word string",
@@ -40,13 +44,14 @@ def word_count(most=40):
 class Ages:
     """What waits, oldest first: records, when they arrived, and when they entered the pipeline."""
 
-    def __init__(self):
-        self.parts = deque()
+    def __init__(self) -> None:
+        self.parts: deque[tuple[float, float, float]] = deque()
 
-    def add(self, records, arrived, entered):
+    def add(self, records: float, arrived: float, entered: float) -> None:
+        """Add the newest."""
         self.parts.append((records, arrived, entered))
 
-    def take(self, records):
+    def take(self, records: float) -> tuple[float, float]:
         """Take the oldest away, and return when the mean of them arrived and entered."""
         taken = []
         while self.parts and records > 1e-6:
@@ -57,7 +62,9 @@ class Ages:
             if held > part:
                 self.parts.appendleft((held - part, arrived, entered))
         total = sum(part for part, _, _ in taken)
-        return tuple(sum(one[0] * one[n] for one in taken) / total for n in (1, 2)) if total else (nan, nan)
+        if not total:
+            return nan, nan
+        return sum(one[0] * one[1] for one in taken) / total, sum(one[0] * one[2] for one in taken) / total
 
 
 @dataclass
@@ -65,7 +72,7 @@ class VirtualPipeline:
     """Every five seconds each function serves what waits, or as much as its instances can.
 
     Records are known to the five seconds in which they came, first come, first served. `hot` is the share of
-    the words that are one word, which one instance of count has to serve.
+    the words that are one word, which one instance of count has to serve. `clock` tells the time of reports.
     """
 
     settings: Settings
@@ -74,26 +81,31 @@ class VirtualPipeline:
     now: float = 0.0
     waiting: dict[str, float] = field(default_factory=lambda: {"split": 0.0, "count": 0.0})
     ages: dict[str, Ages] = field(default_factory=lambda: {"split": Ages(), "count": Ages()})
+    served: dict[str, float] = field(default_factory=lambda: {"split": 0.0, "count": 0.0})
+    clock: Callable[[float], float] = lambda now: now
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         layout = word_count().layout()
         self.board = Board({"split": (1, 40), "count": (1, 40)}, {})
         self.monitor = Monitor("words", layout)
         policy = policy_entry(self.settings.run.policy).make(self.settings)
         self.record = MemoryRecord()
-        limited = WithinLimits(policy, self.board.limits, lambda: self.board.pinned)
+        self.policy = WithinLimits(policy, self.board.limits, lambda: self.board.pinned)
         manager = ScalingManager(self.settings.manager, self.settings.bounds, self.settings.goals)
-        ports = Ports(self, limited, manager, self.record, BoardActuator(self.board))
+        ports = Ports(self, self.policy, manager, self.record, BoardActuator(self.board))
         self.loop = Loop("words", ports, LoopSettings(policy_interval=self.settings.manager.policy_interval))
-        self.errors = []
+        self.errors: list[str] = []
 
-    def observe(self, now):
+    def observe(self, now: float) -> OperatorWindow | NotReady:
+        """Return the monitor's window."""
         return self.monitor.observe(
             now, self.board.wanted, {"split": {"sentences": Reading(self.rate, self.waiting["split"])}}
         )
 
-    def pass_batch(self):
+    def pass_batch(self) -> None:
+        """Let five seconds pass, and a batch of each function."""
         self.now += BATCH_SECONDS
+        end = self.clock(self.now)
         self.waiting["split"] += self.rate * BATCH_SECONDS
         middle = self.now - 1.5 * BATCH_SECONDS  # batches begin with the records of the five seconds before
         self.ages["split"].add(self.rate * BATCH_SECONDS, middle, middle)
@@ -103,6 +115,7 @@ class VirtualPipeline:
             shares = [(1 - hot) / held + hot * (n == 0) for n in range(held)]
             served = min(self.waiting[name], BATCH_SECONDS / COSTS[name] / max(shares))
             self.waiting[name] -= served
+            self.served[name] += served
             arrived, entered = self.ages[name].take(served)
             if name == "split":
                 self.waiting["count"] += served * WORDS
@@ -113,11 +126,12 @@ class VirtualPipeline:
                 for n, share in enumerate(shares)
             )  # fmt: skip
             self.monitor.take_in(
-                BatchDone(name, int(self.now), self.now - 5, self.now, held, work, entered, arrived)
+                BatchDone(name, int(self.now), end - BATCH_SECONDS, end, held, work, entered, arrived)
             )
             self.board.end_batch(name)
 
-    def run(self, seconds):
+    def run(self, seconds: float) -> VirtualPipeline:
+        """Run with its own loop for so long."""
         while self.now < seconds:
             self.pass_batch()
             cycle = self.loop.tick(self.now)

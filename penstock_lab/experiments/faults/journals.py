@@ -1,0 +1,232 @@
+"""Places for a journal in which it can be away, locked, full, read-only or deleted, and servers that fail over.
+
+The file lies on a small disk of its own, a tmpfs, so that a full disk is one and not an imitation. That takes
+the right to mount; without it these cells are told as not measured.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.errors import ActionFailed
+from penstock.journal.databases import PostgresDatabase, SqliteFile
+from penstock.journal.store import Journal
+from penstock_lab.experiments.faults.matrix import FILE_FAULTS, SERVER_FAULTS
+from penstock_lab.ground.postgres_server import PostgresServer, StandbyPair
+
+DISK_MB = 4
+BUSY_SECONDS = 0.05
+"""How long a writer waits for another one here: virtual time stands still meanwhile."""
+
+
+class SmallDisk:
+    """A disk of a few megabytes, mounted at a directory, for the length of a `with`."""
+
+    def __init__(self, megabytes: int = DISK_MB) -> None:
+        self._megabytes = megabytes
+        self.path = Path()
+
+    def __enter__(self) -> SmallDisk:
+        self.path = Path(tempfile.mkdtemp(prefix="penstock-disk-"))
+        options = f"size={self._megabytes}m,mode=0700"
+        try:
+            run_command("mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.path))
+        except ActionFailed:
+            self.path.rmdir()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        run_command("umount", "--lazy", str(self.path))
+        self.path.rmdir()
+
+    def fill(self) -> None:
+        """Leave no byte free."""
+        with (self.path / "filler").open("ab", buffering=0) as filler:
+            for size in (1 << 20, 1 << 12, 1):
+                try:
+                    while True:
+                        filler.write(b"\0" * size)
+                except OSError:
+                    continue
+
+    def empty(self) -> None:
+        """Give the room back."""
+        (self.path / "filler").unlink(missing_ok=True)
+
+    def cover(self, directory: Path) -> None:
+        """Put a copy of a directory that can only be read over it.
+
+        The disk itself cannot be made so: files are open on it.
+        """
+        copy = self.path / "copy"
+        copy.mkdir()
+        run_command("mount", "-t", "tmpfs", "-o", "mode=0700", "tmpfs", str(copy))
+        shutil.copytree(directory, copy, dirs_exist_ok=True)
+        run_command("mount", "-o", "remount,ro", str(copy))
+        run_command("mount", "--bind", str(copy), str(directory))
+
+    def uncover(self, directory: Path) -> None:
+        """Take the copy away."""
+        run_command("umount", "--lazy", str(directory))
+        run_command("umount", "--lazy", str(self.path / "copy"))
+        (self.path / "copy").rmdir()
+
+
+def run_command(*command: str) -> None:
+    """Run a command of the system; ActionFailed says what it said."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ActionFailed(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
+
+
+class JournalPlace(ABC):
+    """Where a journal is, and the fault that it can have."""
+
+    @property
+    @abstractmethod
+    def address(self) -> str:
+        """The setting `journal` with which it is found."""
+
+    @abstractmethod
+    def open(self) -> Journal:
+        """Return the journal, which is opened at its first use."""
+
+    def strike(self) -> None:
+        """Let the fault begin."""
+
+    def mend(self) -> None:
+        """Let it end."""
+
+
+class FilePlace(JournalPlace):
+    """A SQLite file on a small disk."""
+
+    def __init__(self, disk: SmallDisk, fault: str = "") -> None:
+        self._disk, self._home = disk, disk.path / "home"
+        self._home.mkdir(mode=0o700)
+        self.path = self._home / "journal.db"
+        strikes: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
+            "journal away": (self._take_away, self._bring_back),
+            "journal locked": (self._lock, self._unlock),
+            "journal full": (disk.fill, disk.empty),
+            "journal read-only": (lambda: disk.cover(self._home), lambda: disk.uncover(self._home)),
+            "journal deleted": (self._delete, lambda: None),
+        }
+        self._strike, self._mend = strikes.get(fault, (lambda: None, lambda: None))
+        self._locking: sqlite3.Connection | None = None
+
+    @property
+    def address(self) -> str:
+        """The path of the file."""
+        return str(self.path)
+
+    def open(self) -> Journal:
+        """Return the journal in the file; it does not wait for locks as long as an application's."""
+        return Journal(SqliteFile(self.path, busy_seconds=BUSY_SECONDS))
+
+    def strike(self) -> None:
+        """Let the fault begin."""
+        self._strike()
+
+    def mend(self) -> None:
+        """Let it end."""
+        self._mend()
+
+    def _take_away(self) -> None:
+        """Move the directory, and leave nothing in its place in which a new one could be made."""
+        self._home.rename(self._disk.path / "elsewhere")
+        self._home.write_bytes(b"")
+
+    def _bring_back(self) -> None:
+        self._home.unlink()
+        (self._disk.path / "elsewhere").rename(self._home)
+
+    def _lock(self) -> None:
+        self._locking = sqlite3.connect(self.path, isolation_level=None)
+        self._locking.execute("BEGIN EXCLUSIVE")
+
+    def _unlock(self) -> None:
+        if self._locking is not None:
+            self._locking.execute("ROLLBACK")
+            self._locking.close()
+
+    def _delete(self) -> None:
+        for file in self._home.iterdir():
+            file.unlink()
+
+
+class ServerPlace(JournalPlace):
+    """A database of a PostgreSQL server, which goes away and comes back."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server, self._address = server, server.new_database()
+
+    @property
+    def address(self) -> str:
+        """The database's address."""
+        return self._address
+
+    def open(self) -> Journal:
+        """Return the journal in the database."""
+        return Journal(PostgresDatabase(self._address))
+
+    def strike(self) -> None:
+        """Stop the server: open connections are cut."""
+        self._server.stop()
+
+    def mend(self) -> None:
+        """Start it again."""
+        self._server.start()
+
+
+class PairPlace(JournalPlace):
+    """A database of two servers, of which the second takes over."""
+
+    def __init__(self, pair: StandbyPair) -> None:
+        self._pair, self._address = pair, pair.new_database()
+
+    @property
+    def address(self) -> str:
+        """The database's address, with both servers."""
+        return self._address
+
+    def open(self) -> Journal:
+        """Return the journal in the database."""
+        return Journal(PostgresDatabase(self._address))
+
+    def strike(self) -> None:
+        """Kill the first server, as a crash of its machine does."""
+        self._pair.first.kill()
+
+    def mend(self) -> None:
+        """Let the second one take over."""
+        self._pair.promote()
+
+
+@contextmanager
+def open_place(fault: str = "") -> Iterator[JournalPlace]:
+    """Prepare a place with this fault; any other fault than a journal's leaves it alone."""
+    if fault in SERVER_FAULTS:
+        directory = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
+        try:
+            with StandbyPair(directory, alone=fault == SERVER_FAULTS[0]) as pair:
+                yield ServerPlace(pair.first) if fault == SERVER_FAULTS[0] else PairPlace(pair)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        return
+    if fault in FILE_FAULTS:
+        with SmallDisk() as disk:
+            yield FilePlace(disk, fault)
+        return
+    with tempfile.TemporaryDirectory(prefix="penstock-journal-") as directory_name:
+        disk = SmallDisk()
+        disk.path = Path(directory_name)
+        yield FilePlace(disk)

@@ -1,0 +1,210 @@
+"""Trials of restarts: a real supervisor, a real journal, and a driver whose output counts every batch once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.decide.policy import ExpectedEffect, Resize
+from penstock.decide.verdict import Accepted
+from penstock.errors import ActionFailed
+from penstock_lab.experiments.faults.counting_driver import AFTER, ASKS_EVERY, BEFORE, KEY
+from penstock_lab.experiments.faults.disturbances import DRIFT, HOUR
+from penstock_lab.experiments.faults.journals import JournalPlace, open_place
+from penstock_lab.experiments.faults.matrix import (
+    CLOCK_FAULTS,
+    HUNG,
+    SUPERVISOR_KILLED,
+    TWO_CONTROLLERS,
+    TWO_DRIVERS,
+    Cell,
+)
+from penstock_lab.experiments.faults.rows import Effects, Shown, make_row
+from penstock_lab.experiments.faults.supervised_process import REFUSED
+from penstock_lab.experiments.measurement import Row
+
+BATCHES, ACTIONS = 200, 12
+PATIENCE = 240.0
+LASTS = 2.0
+"""Seconds that a fault lasts."""
+WITHIN = 60.0
+"""Seconds after a fault in which a batch with the new settings is to end; a start takes a second or more."""
+PROCESSES = "real processes"
+MOST_STARTS = 60
+
+
+class Supervised:
+    """A supervised job in a directory, with the journal that it writes to."""
+
+    def __init__(self, directory: Path, place: JournalPlace, **plan: Any) -> None:
+        self.directory, self._place = directory, place
+        self._plan = {"batches": BATCHES, "actions": self._intend(), **plan}
+        self.mended_at = 0.0
+
+    def _intend(self) -> list[int]:
+        """Write down the actions that the driver will ask for, as its autopilot would."""
+        resize = Resize({KEY: AFTER}, "P1: the heap is full", ExpectedEffect(""), before={KEY: BEFORE})
+        with closing(self._place.open()) as journal:
+            decision = journal.decided(1.0, "app", resize, Accepted(resize), "sage")
+            return [journal.intend(1.0, "app", decision, resize, resize.before) for _ in range(ACTIONS)]
+
+    def start(self, **changes: Any) -> subprocess.Popen[bytes]:
+        """Start a supervisor."""
+        module = "penstock_lab.experiments.faults.supervised_process"
+        plan = json.dumps({**self._plan, **changes})
+        command = [sys.executable, "-m", module, str(self.directory), self._place.address, plan]
+        with (self.directory / "log").open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log)
+
+    def read_notes(self, kind: str) -> list[tuple[float, str, str]]:
+        """Return time, memory and number of what the drivers noted."""
+        path = self.directory / "notes"
+        lines = path.read_text().splitlines() if path.exists() else []
+        split = [line.split(" ") for line in lines]
+        return [(float(at), memory, what) for at, noted, memory, what in split if noted == kind]
+
+    def await_batches(self, count: int) -> None:
+        """Wait until so many batches have ended."""
+        deadline = time.monotonic() + PATIENCE
+        while len(self.read_notes("batch")) < count:
+            if time.monotonic() > deadline:
+                raise ActionFailed(f"no {count} batches within {PATIENCE:g} s: {self.read_log()}")
+            time.sleep(0.02)
+
+    def finish(self, process: subprocess.Popen[bytes]) -> int:
+        """Start supervisors, as whoever watches the job does, until one of them has seen it to its end."""
+        code = process.wait(PATIENCE)
+        for _ in range(MOST_STARTS):
+            if code == 0:
+                return 0
+            time.sleep(0.5)
+            code = self.start(killed_at=None).wait(PATIENCE)
+        return code
+
+    def show(self, code: int) -> Shown:
+        """Tell what the run has shown."""
+        done = [int(what) for _, _, what in self.read_notes("start") if what]
+        asked = {int(what) for _, _, what in self.read_notes("ask")}
+        with closing(self._place.open()) as journal:
+            left = [one for one in journal.unfinished("app") if one.action_id in asked]
+        grown = [at for at, memory, _ in self.read_notes("batch") if memory == AFTER]
+        late = max(0.0, grown[0] - self.mended_at) if grown and self.mended_at else 0.0
+        numbers = (self.directory / "output").read_text().split()
+        recovered = late if grown else None
+        return Shown(numbers, Effects(tuple(sorted(set(done))), tuple(done), len(left)), code == 0, recovered)
+
+    def read_log(self) -> str:
+        """Return the end of what supervisors said."""
+        return (self.directory / "log").read_text(errors="replace")[-1000:]
+
+
+Strike = Callable[[Supervised, subprocess.Popen[bytes], JournalPlace], None]
+
+
+def try_restart(cell: Cell, runs: int = 2) -> Row:
+    """Run a supervised job undisturbed, and disturbed around its restart."""
+    calm = run_supervised("", _do_nothing, 0)
+    if cell.fault == SUPERVISOR_KILLED:
+        disturbed = _kill_everywhere()
+    else:
+        # before it asks for a restart, and while one is under way
+        moments = (ASKS_EVERY // 2, ASKS_EVERY)[:runs]
+        strike = STRIKES.get(cell.fault, _strike_journal)
+        disturbed = [run_supervised(cell.fault, strike, moment) for moment in moments]
+    return make_row(cell, calm, disturbed, WITHIN, PROCESSES)
+
+
+def run_supervised(fault: str, strike: Strike, after_batches: int, **plan: Any) -> Shown:
+    """Run a supervised job to its end, with a fault after so many batches."""
+    with prepare(fault, **plan) as job:
+        process = job.start()
+        try:
+            if after_batches:
+                job.await_batches(after_batches)
+                strike(job, process, job._place)
+                job.mended_at = time.time()
+            return job.show(job.finish(process))
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(PATIENCE)
+
+
+@contextmanager
+def prepare(fault: str, **plan: Any) -> Iterator[Supervised]:
+    """Prepare a directory and a journal with this fault."""
+    directory = Path(tempfile.mkdtemp(prefix="penstock-supervised-"))
+    try:
+        with open_place(fault) as place:
+            yield Supervised(directory, place, **plan, input=fault)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _kill_everywhere() -> list[Shown]:
+    """Kill a supervisor before each of its instructions, one run each."""
+    with prepare("") as job:
+        job.finish(job.start())
+        instructions = int((job.directory / "performed").read_text())
+    return [run_supervised("", _do_nothing, 0, killed_at=number) for number in range(1, instructions + 1)]
+
+
+def _do_nothing(job: Supervised, process: subprocess.Popen[bytes], place: JournalPlace) -> None:
+    """Leave it alone: what the driver says itself is the fault, or there is none."""
+
+
+def _strike_journal(job: Supervised, process: subprocess.Popen[bytes], place: JournalPlace) -> None:
+    place.strike()
+    time.sleep(LASTS)
+    place.mend()
+
+
+def _freeze(job: Supervised, process: subprocess.Popen[bytes], place: JournalPlace) -> None:
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(LASTS)
+    process.send_signal(signal.SIGCONT)
+
+
+def _set_clock(wrong: float, drift: float) -> Strike:
+    def strike(job: Supervised, process: subprocess.Popen[bytes], place: JournalPlace) -> None:
+        unfinished = job.directory / "clock.new"
+        unfinished.write_text(f"{wrong} {drift}")
+        unfinished.rename(job.directory / "clock")
+        time.sleep(LASTS)
+        os.unlink(job.directory / "clock")
+
+    return strike
+
+
+def _start_second(runtime: str) -> Strike:
+    """Start a second supervisor of the job; it has to see that one runs."""
+
+    def strike(job: Supervised, process: subprocess.Popen[bytes], place: JournalPlace) -> None:
+        code = job.start(runtime=runtime).wait(PATIENCE)
+        if code != REFUSED:
+            raise ActionFailed(f"a second supervisor ran, and ended with code {code}: {job.read_log()}")
+
+    return strike
+
+
+STRIKES: dict[str, Strike] = {
+    HUNG: _freeze,
+    TWO_CONTROLLERS: _start_second("run"),
+    # these share the journal alone, as on two machines with one PostgreSQL
+    TWO_DRIVERS: _start_second("another"),
+    **{
+        fault: _set_clock(wrong, drift)
+        for fault, (wrong, drift) in zip(CLOCK_FAULTS, ((HOUR, 0.0), (-HOUR, 0.0), (0.0, DRIFT)), strict=True)
+    },
+    **dict.fromkeys(("input torn", "input doubled", "input hostile"), _do_nothing),
+}
