@@ -28,7 +28,7 @@ MOST_KEPT = 10
 LONGEST_LINE = 1 << 20
 """Bytes of a line of a diagnosis: it holds the answers."""
 LONGEST_NAME = 120
-LOOK_SECONDS = 0.5
+LOOK_SECONDS, REST_SECONDS = 0.5, 10.0
 
 
 @dataclass(slots=True)
@@ -51,11 +51,10 @@ class Job:
         return self.directory / "report.html"
 
     async def follow(self) -> AsyncIterator[None]:
-        """Come back while it is at work, and once when it has ended."""
-        while self.ended is None:
+        """Come back from time to time, also when it has ended: a browser that is cut off would try again."""
+        while True:
             yield
-            await asyncio.sleep(LOOK_SECONDS)
-        yield
+            await asyncio.sleep(LOOK_SECONDS if self.ended is None else REST_SECONDS)
 
 
 class Jobs:
@@ -187,7 +186,7 @@ async def _work(job: Job, path: Path, span: Span) -> None:
     finally:
         if process.returncode is None:
             process.kill()
-    if code != 0 and not job.error:
+    if not job.error and (code != 0 or not job.answers):
         job.error = f"the diagnosis ended with code {code}, perhaps for want of memory"
 
 

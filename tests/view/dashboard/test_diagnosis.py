@@ -38,7 +38,7 @@ def follow(client: httpx.Client, address: str, word: str) -> str:
 
 def test_a_dropped_log_becomes_a_report(client: httpx.Client, log: Path) -> None:
     address = send(client, log.read_bytes(), name="%3Cb%3Elog").json()["address"]
-    shown = follow(client, address, "report")
+    shown = follow(client, address, "whole report")
     assert "critical path" in shown
     report = client.get(f"{address}/report")
     assert report.status_code == 200 and "critical path" in report.text
@@ -51,7 +51,7 @@ def test_a_dropped_log_becomes_a_report(client: httpx.Client, log: Path) -> None
 def test_a_path_is_diagnosed_and_left_where_it_is(client: httpx.Client, log: Path, tmp_path: Path) -> None:
     token = {"x-penstock-csrf": read_csrf(client)}
     address = client.post("/diagnosis/path", headers=token, json={"path": str(log)}).json()["address"]
-    assert "critical path" in follow(client, address, "report")
+    assert "critical path" in follow(client, address, "whole report")
     assert log.exists()
     bad = tmp_path / "no-log"
     bad.write_text("nonsense\n")
