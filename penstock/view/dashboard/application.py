@@ -45,6 +45,11 @@ async def find_application(request: Request) -> Seen:
     return seen
 
 
+def takes_orders(request: Request) -> bool:
+    """Tell whether pages may offer to change something."""
+    return not dashboard_of(request).access.read_only
+
+
 async def show(request: Request) -> Response:
     """Show one application."""
     seen = await find_application(request)
@@ -58,15 +63,28 @@ async def show(request: Request) -> Response:
         live=dashboard_of(request).applications.find(seen.key) is not None,
         seen=seen,
         words=WORDS_OF_MARKS,
-        **render_parts(seen),
+        **render_parts(seen, takes_orders(request)),
     )
 
 
-def render_parts(seen: Seen) -> dict[str, Markup]:
+def render_controls(seen: Seen, orders: bool) -> Markup:
+    """Render the buttons for orders, where they can be given."""
+    bounds = seen.status.get("bounds") or {}
+    return render_markup(
+        "dashboard/controls.html.j2",
+        orders=orders and not seen.ended and bool(seen.status),
+        paused=bool(seen.status.get("paused")),
+        executors=seen.status.get("executors") or 1,
+        least=bounds.get("least", 1),
+        most=bounds.get("most", ""),
+    )
+
+
+def render_parts(seen: Seen, orders: bool) -> dict[str, Markup]:
     """Render what changes on the page, beside the charts."""
     return {
         "summary": render_markup("dashboard/summary.html.j2", row=make_row(seen, "")),
-        "controls": render_markup("dashboard/controls.html.j2", seen=seen),
+        "controls": render_controls(seen, orders),
         "warnings": render_markup("dashboard/warnings.html.j2", warnings=seen.status.get("warnings", ())),
         "decisions": render_markup("dashboard/decisions.html.j2", decisions=list_decisions(seen.status)),
     }
@@ -76,6 +94,7 @@ async def stream(request: Request) -> Response:
     """Send what changes on the page."""
     first, shared = await find_application(request), dashboard_of(request)
     drawn: dict[str, Any] = {}
+    orders = takes_orders(request)
 
     async def make() -> Mapping[str, Any]:
         seen = shared.applications.find(first.key) or first
@@ -83,7 +102,7 @@ async def stream(request: Request) -> Response:
         if not drawn or drawn["version"] != version:
             series, waits = gather_series(seen.status), gather_waits(seen.status)
             drawn.update(version=version, parts={"series": series, "waits": waits})
-        return {**render_parts(seen), **drawn["parts"], "whatif": await shared.whatifs.find(seen)}
+        return {**render_parts(seen, orders), **drawn["parts"], "whatif": await shared.whatifs.find(seen)}
 
     return stream_parts(shared.applications, make)
 

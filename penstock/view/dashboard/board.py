@@ -17,6 +17,8 @@ from penstock.errors import NotFound, PenstockError
 from penstock.runtime import control
 
 EVERY_SECONDS = 1.0
+PATIENCE_SECONDS = 1.0
+"""How long a round waits for answers; those that come later count in the next one."""
 ASKED_AT_ONCE = 16
 MOST_ENDED = 50
 """Applications that ended while they were watched and are still shown."""
@@ -127,19 +129,21 @@ class Board:
         """Ask all that are not still being asked, and wait a moment for their answers."""
         self._looked_at = time.monotonic()
         paths = {path.stem: path for path in self._directory.glob("*.sock")}
-        for key, path in paths.items():
-            if key not in self._asking:
-                task = asyncio.create_task(self._ask_status(key, path))
-                self._asking[key] = task
-                task.add_done_callback(lambda _, key=key: self._asking.pop(key, None))
+        asked = [self._begin_to_ask(key, path) for key, path in paths.items() if key not in self._asking]
         for key, seen in self._seen.items():
             if key not in paths and not seen.ended:
                 self._seen[key] = replace(seen, ended=True, trouble="it has ended")
-        if self._asking:
-            await asyncio.wait(list(self._asking.values()), timeout=self._every)
+        if asked:
+            await asyncio.wait(asked, timeout=PATIENCE_SECONDS)
         for key in self._asking:
             self._notice(key, paths.get(key), trouble="it does not answer")
         self._drop_oldest()
+
+    def _begin_to_ask(self, key: str, path: Path) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._ask_status(key, path))
+        self._asking[key] = task
+        task.add_done_callback(lambda _: self._asking.pop(key, None))
+        return task
 
     async def _ask_status(self, key: str, path: Path) -> None:
         known = self._seen.get(key)

@@ -66,7 +66,7 @@
       const marks = series.marks.filter((mark) => mark.kind === kind), [tone, symbol] = looks[kind] || ["quiet", "circle"];
       traces.push({ type: "scatter", mode: "markers", name: kind, x: marks.map((mark) => localTime(mark.at)), y: marks.map((mark) => heldAt(series, mark.at)),
         yaxis: row ? `y${row + 1}` : "y", cliponaxis: false, customdata: marks.map((mark) => mark.at),
-        marker: { size: 11, symbol, color: colour(tone), line: { width: 1.5, color: colour("card") } },
+        marker: { size: 13, symbol, color: colour(tone), line: { width: 1.5, color: colour("card") } },
         hovertext: marks.map((mark) => `<b>${escape(mark.word)} ${escape(mark.change)}</b><br>${wrap(mark.reason)}${mark.effect ? `<br>${wrap(mark.effect)}` : ""}`),
         hovertemplate: "%{hovertext}<extra></extra>" });
       if (kind !== "rejected") {
@@ -111,8 +111,8 @@
       hovertext: query.told.map((told) => wrap(told)), hovertemplate: "%{hovertext}<extra></extra>" });
     const shapes = query.period ? [{ type: "line", x0: 0, x1: 1, xref: "paper", y0: query.period, y1: query.period,
       line: { color: colour("quiet"), width: 1.2, dash: "dash" } }] : [];
-    return { traces, layout: { height: narrow() ? 300 : 260, barmode: "stack", bargap: 0.15, margin: { l: narrow() ? 46 : 62, r: 10, t: 26, b: 26 },
-      shapes, hovermode: "x unified", legend: { orientation: "h", x: 0, y: narrow() ? -0.15 : 1, yanchor: narrow() ? "top" : "bottom", font: { size: 11.5 } },
+    return { traces, layout: { height: narrow() ? 330 : 260, barmode: "stack", bargap: 0.15, margin: { l: narrow() ? 46 : 62, r: 10, t: 26, b: 26 },
+      shapes, hovermode: "x unified", legend: { orientation: "h", x: 0, y: narrow() ? -0.3 : 1, yanchor: narrow() ? "top" : "bottom", font: { size: 11.5 } },
       xaxis: Object.assign({ showgrid: false, hoverformat: "%H:%M:%S" }, span ? { range: span } : {}), yaxis: { title: { text: "seconds" }, fixedrange: true },
       annotations: [{ text: `<b>${escape(query.query)}</b>`, x: 1, xref: "paper", xanchor: "right", y: 1, yref: "paper", yanchor: "bottom",
         showarrow: false, font: { color: colour("quiet") } }] } };
