@@ -220,11 +220,15 @@ def _live_with(
             desk.start(loop.application, name, loop.resume)
             life.enter_context(closing(desk))
         life.enter_context(closing(pulse))
-        if tab is None:
-            yield pulse.beat
-        else:
+        if tab is not None:
             life.enter_context(tab)
-            yield lambda now: [tell(now) for tell in (pulse.beat, tab.tell)]
+
+        def after_cycle(now: float) -> None:
+            pulse.beat(now)
+            if tab is not None:
+                tab.tell()
+
+        yield after_cycle
 
 
 def _build_tab(spark: Any, loop: Loop, name: str) -> TabKeeper:

@@ -68,7 +68,7 @@ class TabKeeper:
         if self._thread.ident is not None:
             self._thread.join(timeout=CLOSE_SECONDS)
 
-    def tell(self, now: float) -> None:
+    def tell(self) -> None:
         """Have it shown if there is something new."""
         version = self._version()
         if version != self._told:

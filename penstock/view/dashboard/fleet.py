@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -76,7 +77,7 @@ def fleet_of(request: Request) -> FleetWatch:
         return known
     named = dashboard_of(request).settings.membership.report_to
     place = parse_place(named) if named else None
-    if place is None or not hasattr(place, "is_dir"):
+    if not isinstance(place, Path):
         raise NotFound(
             "no fleet is named: start `penstock dashboard --fleet DIRECTORY`, or set report_to to a directory"
         )
