@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -38,18 +36,11 @@ def make_app(settings: Settings, access: Access, every: float = EVERY_SECONDS) -
         pages=PAGES,
     )
 
-    @asynccontextmanager
-    async def live(app: Starlette) -> AsyncIterator[None]:
-        yield
-        for board in boards:
-            board.close()
-
     routes = [route for page in PAGES for route in page.routes]
     app = Starlette(
         routes=[*routes, Route("/static/{name}", dashboard.assets.serve)],
         middleware=[Middleware(Door, access=access)],
         exception_handlers={PenstockError: _tell_error, 404: _tell_missing},
-        lifespan=live,
     )
     app.state.dashboard = dashboard
     return app

@@ -60,6 +60,11 @@ class Dashboard:
     assets: Assets
     pages: tuple[Page, ...]
 
+    @property
+    def boards(self) -> tuple[Board, ...]:
+        """All boards, which end with the server."""
+        return self.applications, self.pipelines
+
 
 def dashboard_of(request: Request) -> Dashboard:
     """Return what the pages share."""

@@ -81,8 +81,18 @@ def serve_in_thread(app: Starlette, listening: socket.socket) -> Iterator[None]:
         thread.join(timeout=STOP_SECONDS + 1)
 
 
+class _Server(uvicorn.Server):
+    """A server that ends the streams of open pages first: they would go on for ever."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, then the rest."""
+        for board in self.config.app.state.dashboard.boards:  # type: ignore[union-attr]
+            board.close()
+        await super().shutdown(sockets)
+
+
 def _make_server(app: Starlette) -> uvicorn.Server:
-    return uvicorn.Server(
+    return _Server(
         uvicorn.Config(
             app,
             log_level="warning",
