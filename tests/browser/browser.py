@@ -11,7 +11,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
-PATIENCE = 20
+PATIENCE = 60
 """Seconds to wait for what should be there at once: the machine may be busy."""
 
 
@@ -20,7 +20,13 @@ def opened_browser(dark: bool = False, width: int = 1400, height: int = 1000) ->
     """Open a browser, in light or dark and of this size, and close it at the end."""
     options = ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--lang=en"):
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+        "--lang=en",
+    ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = Chrome(options=options, service=Service("/usr/bin/chromedriver"))
@@ -46,7 +52,8 @@ def find(browser: Chrome, selector: str) -> Any:
 
 def wait_for_text(browser: Chrome, selector: str, text: str) -> None:
     """Wait until the first element holds this text; its content may be changed meanwhile."""
-    script = "const one = document.querySelector(arguments[0]); return one && one.textContent.includes(arguments[1])"
+    found = "document.querySelector(arguments[0])"
+    script = f"return {found} !== null && {found}.textContent.includes(arguments[1])"
     WebDriverWait(browser, PATIENCE).until(lambda one: one.execute_script(script, selector, text))
 
 
@@ -57,4 +64,6 @@ def wait_for_script(browser: Chrome, script: str) -> Any:
 
 def list_complaints(browser: Chrome) -> list[str]:
     """List what the browser complained about since it was last asked."""
-    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+    return [
+        entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")
+    ]

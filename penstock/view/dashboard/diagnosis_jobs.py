@@ -20,6 +20,7 @@ import orjson
 from penstock.diagnose.path.spans import Span
 from penstock.errors import ActionFailed, BadInput, NotFound
 from penstock.units.figures import size
+from penstock.view.dashboard.streaming import Pace
 
 MOST_BYTES = 2 << 30
 """Of a log that is sent; a larger one can be named by its path."""
@@ -38,6 +39,7 @@ class Job:
     key: str
     name: str
     directory: Path
+    pace: Pace
     begun: float = field(default_factory=time.time)
     progress: str = "waiting for its turn"
     error: str = ""
@@ -50,11 +52,9 @@ class Job:
         """Where the report is once it is done."""
         return self.directory / "report.html"
 
-    async def follow(self) -> AsyncIterator[None]:
+    def follow(self) -> AsyncIterator[None]:
         """Come back from time to time, also when it has ended: a browser that is cut off would try again."""
-        while True:
-            yield
-            await asyncio.sleep(LOOK_SECONDS if self.ended is None else REST_SECONDS)
+        return self.pace.follow(lambda: LOOK_SECONDS if self.ended is None else REST_SECONDS)
 
 
 class Jobs:
@@ -65,6 +65,7 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._planned: list[tuple[Job, Path, Span]] = []
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._pace = Pace()
         self._room: tempfile.TemporaryDirectory[str] | None = None
 
     def list_jobs(self) -> list[Job]:
@@ -108,6 +109,7 @@ class Jobs:
 
     def close(self) -> None:
         """End all of them, and remove what they wrote."""
+        self._pace.close()
         for job in self._jobs.values():
             if job.task is not None:
                 job.task.cancel()
@@ -138,7 +140,7 @@ class Jobs:
             self._room = tempfile.TemporaryDirectory(prefix="penstock-diagnosis-")
         directory = Path(self._room.name) / key
         directory.mkdir(mode=0o700)
-        job = self._jobs[key] = Job(key, name[:LONGEST_NAME], directory)
+        job = self._jobs[key] = Job(key, name[:LONGEST_NAME], directory, self._pace)
         for old in [one for one in self.list_jobs() if one.ended is not None][MOST_KEPT:]:
             self._forget(old)
         return job

@@ -81,8 +81,17 @@ def serve_in_thread(app: Starlette, listening: socket.socket) -> Iterator[None]:
         thread.join(timeout=STOP_SECONDS + 1)
 
 
+class _Server(uvicorn.Server):
+    """A server that ends the streams of open pages first: they would go on for ever."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, then the rest."""
+        self.config.app.state.dashboard.close()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
+
+
 def _make_server(app: Starlette) -> uvicorn.Server:
-    return uvicorn.Server(
+    return _Server(
         uvicorn.Config(
             app,
             log_level="warning",
