@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOWEST := .venv-lowest
 
-.PHONY: help demo test test-busy test-lowest soak fuzz bench lint docs dist java postgres redis clean
+.PHONY: help demo test test-busy test-lowest soak fuzz bench lint docs dist java postgres redis browser clean
 
 help:
 	@echo "make demo    the autopilot at work on a cluster of this machine, under four minutes"
@@ -32,28 +32,31 @@ postgres:
 redis:
 	@scripts/setup.sh redis
 
+browser:
+	@scripts/setup.sh browser
+
 demo: java $(READY)
 	@$(BIN)/penstock demo
 
 # No new test starts after the session's time, which leaves room for a machine with other work on it.
-test: java postgres redis $(READY)
+test: java postgres redis browser $(READY)
 	@scripts/test.sh $(BIN)/pytest --session-timeout=2400
 
-test-busy: java postgres redis $(READY)
+test-busy: java postgres redis browser $(READY)
 	@scripts/busy.sh 3 $(MAKE) test
 
 # In an environment of its own, made anew when a bound changes.
 $(LOWEST)/.ready: pyproject.toml penstock_lab/pyproject.toml requirements.txt scripts/lowest.py scripts/setup.sh $(READY)
 	@scripts/setup.sh lowest $(LOWEST) $(VENV)
 
-test-lowest: postgres redis $(LOWEST)/.ready
+test-lowest: postgres redis browser $(LOWEST)/.ready
 	$(LOWEST)/bin/pytest -m "not spark" --numprocesses=auto --session-timeout=1200
 
 # What takes a minute or more each beside what `test` has already shown in a smaller way.
 soak: java postgres redis $(READY)
 	$(BIN)/pytest -m soak
 
-fuzz: postgres $(READY)
+fuzz: postgres browser $(READY)
 	$(BIN)/pytest -m "not spark" --numprocesses=auto --hypothesis-profile=fuzz
 
 lint: $(READY)

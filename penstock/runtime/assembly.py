@@ -34,6 +34,7 @@ from penstock.observe.spark_session import application_id, application_name, can
 from penstock.observe.spark_source import SparkSource
 from penstock.observe.spark_status import SparkStatus
 from penstock.runtime.autopilot import Autopilot
+from penstock.runtime.beside import serve_dashboard
 from penstock.runtime.fallback import SourceWithFallback
 from penstock.runtime.heartbeat import JournalPulse
 from penstock.runtime.loop import Loop, LoopSettings
@@ -78,7 +79,8 @@ def assemble_autopilot(spark: Any, settings: Settings, report_to: str | None) ->
     policy = _assemble_steered_policy(spark, settings, journal, name, around, report_to)
     loop = assemble_loop(application_id(spark), settings, journal, sized, policy, actuator, mover, desk)
     state = StateControl(loop, mover, Repartitioning(loop.application, journal, mover.bins(spark)))
-    watchers = (closing(mover), _build_scraper(settings), cluster or nullcontext())
+    beside = serve_dashboard(settings, loop.application)
+    watchers = (closing(mover), _build_scraper(settings), cluster or nullcontext(), beside)
     tab = _build_tab(spark, loop, name) if settings.run.spark_ui_tab else None
     life = _live_with(watchers, journal, loop, name, desk, settings.manager.policy_interval, tab)
     alive = make_patient_check(lambda: spark.sparkContext._jsc is None, SparkStatus(spark).stopped)

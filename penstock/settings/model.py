@@ -33,6 +33,7 @@ from penstock.decide.sage.settings import ClusterLimits, SageSettings
 from penstock.errors import BadSettings
 from penstock.migrate.settings import MigrationSettings
 from penstock.observe.settings import ExecutorMetricsSettings, ObserveSettings, ServiceSettings
+from penstock.settings.dashboard import DashboardSettings
 from penstock.settings.run import MembershipSettings, RunSettings, default_journal, default_runtime_directory
 from penstock.settings.sources import (
     Given,
@@ -55,6 +56,7 @@ class Settings:
 
     run: RunSettings
     membership: MembershipSettings
+    dashboard: DashboardSettings
     manager: ManagerSettings
     goals: Goals
     bounds: SizeBounds

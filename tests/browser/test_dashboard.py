@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from penstock.view.dashboard.access import Access
 from tests.browser.browser import find, list_complaints, show_as, wait_for_script, wait_for_text
 from tests.dataflow.costs.test_foresight import costs, outlook
 from tests.view.dashboard.served import FakeApplication, next_point, served
+from tests.waiting import wait_for
 
 NAME = "word <script>alert(1)</script> & <b>more</b>"
 TOKEN = "0123456789abcdefghij"
@@ -76,9 +79,8 @@ def test_focus_stays_where_it_is_while_the_page_changes(
 ) -> None:
     browser.get(f"{pages}/")
     wait_for_text(browser, "#live", "live")
-    body = find(browser, "body")
     for _ in range(12):
-        body.parent.switch_to.active_element.send_keys(Keys.TAB)
+        browser.switch_to.active_element.send_keys(Keys.TAB)
         if browser.switch_to.active_element.text == NAME:
             break
     words.change(recent=next_point(words.status, observed_per_second=987.0))
@@ -143,17 +145,18 @@ def test_pause_resume_and_a_size_are_asked_for_twice(
 def test_a_driver_that_dies_while_it_is_watched_is_said_to_be_gone(
     browser: Chrome, pages: str, sockets: Path
 ) -> None:
-    short = FakeApplication(sockets, "app-3", name="short-lived")
-    browser.get(f"{pages}/applications/app-3")
-    wait_for_text(browser, "#live", "live")
-    short.close()
+    words = [sys.executable, "-m", "tests.view.dashboard.mortal", str(sockets), "app-3"]
+    with subprocess.Popen(words) as driver:
+        wait_for("its socket", (sockets / "app-3.sock").exists)
+        browser.get(f"{pages}/applications/app-3")
+        wait_for_text(browser, "#live", "live")
+        driver.kill()
     wait_for_text(browser, "#summary .state", "ended")
     wait_for_script(browser, "!document.querySelector('[data-order]')")
     wait_for_text(browser, "#decisions", "counts needs 4 slots")
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("path", ["/", "/applications/app-1"])
+@pytest.mark.parametrize(("path", "dark"), [("/", False), ("/applications/app-1", True)])
 def test_pages_fit_a_phone_and_follow_the_system(browser: Chrome, pages: str, path: str, dark: bool) -> None:
     show_as(browser, dark, width=390, height=800)
     browser.get(f"{pages}{path}")

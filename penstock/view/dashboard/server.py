@@ -12,8 +12,11 @@ import uvicorn
 from starlette.applications import Starlette
 
 from penstock.errors import ActionFailed, BadInput
-from penstock.view.dashboard.access import Access
+from penstock.settings.model import Settings
+from penstock.view.dashboard.access import Access, choose_access
+from penstock.view.dashboard.app import make_app
 
+DEFAULT_ADDRESS = "127.0.0.1:4050"
 STOP_SECONDS = 2
 """How long streams that are open may keep the server from ending."""
 
@@ -49,6 +52,17 @@ def listen_at(address: Address) -> socket.socket:
         listening.close()
         raise ActionFailed(f"cannot listen at {address}: {error.strerror}") from error
     return listening
+
+
+@contextlib.contextmanager
+def serve_beside(settings: Settings) -> Iterator[str]:
+    """Serve at the address of the settings in a thread of this process; yield the address to open."""
+    chosen = settings.dashboard
+    where = parse_address(chosen.address or DEFAULT_ADDRESS)
+    access = choose_access(where.host, chosen.token, chosen.proxy_header, chosen.host_names, chosen.read_only)
+    listening = listen_at(where)
+    with serve_in_thread(make_app(settings, access), listening):
+        yield describe_address(listening, access)
 
 
 def describe_address(listening: socket.socket, access: Access) -> str:
