@@ -89,3 +89,23 @@ def test_a_driver_runs_on_where_the_port_is_taken(tmp_path: Path, caplog: pytest
         settings = Settings(runtime_directory=str(tmp_path / "run"), dashboard=address)
         with serve_dashboard(settings, "app-1"):
             assert "no dashboard: cannot listen" in caplog.text
+
+
+def test_the_report_of_one_log_is_served_on_loopback(tmp_path: Path, capsys: Captured) -> None:
+    log = tmp_path / "no-log"
+    log.write_text("nonsense\n")
+    with subprocess.Popen(
+        [*COMMAND, "diagnose", "--serve", str(log), "--json"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        address = httpx.URL(json.loads(process.stdout.readline())["address"])
+        assert address.host == "127.0.0.1"
+        with httpx.Client(base_url=address.copy_with(path="/")) as client:
+            wait_until_served(client)
+            assert "no-log" in client.get(address.path).text
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+    assert perform(["diagnose", "--serve", str(log), "--html", "x.html"]) == 2
+    assert "--html does not go with --serve" in complaint(capsys)
+    assert perform(["diagnose", "--serve", str(tmp_path / "none")]) == 2
+    assert "no such file" in complaint(capsys)
