@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -111,6 +112,9 @@ def test_a_log_that_is_chosen_is_diagnosed_with_progress(browser: Chrome, pages:
     said = "return document.querySelector('#job')?.textContent ?? ''"
     wait_for("the answer", lambda: "critical path" in browser.execute_script(said))
     assert list_complaints(browser) == []
+    report = httpx.get(f"{browser.current_url}/report")
+    assert report.headers["content-security-policy"].startswith("sandbox allow-scripts;")
+    assert "allow-same-origin" not in report.headers["content-security-policy"]
     press(browser, "a.button")
     wait_for_text(browser, "h1", "demo")
     # in its sandbox the report has no origin, and so nothing of this server
