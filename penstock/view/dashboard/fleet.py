@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from penstock.errors import NotFound, PenstockError
+from penstock.errors import BadInput, NotFound, PenstockError
 from penstock.fleet.listing import Question, parse_question, shorten
 from penstock.fleet.status import HOUR
 from penstock.view.dashboard import application, fleet_rows
@@ -39,7 +39,7 @@ async def show(request: Request) -> Response:
         fleet, question = fleet_of(request), parse_question(request.query_params)
         sums, rows = await asyncio.to_thread(_render, fleet, question)
         problem = ""
-    except NotFound as error:
+    except (BadInput, NotFound) as error:
         sums, rows, question, problem = Markup(""), Markup(""), Question(), str(error)
     return show_page(
         request,

@@ -31,7 +31,7 @@ class FleetWatch:
     def __init__(self, directory: RememberedFleet) -> None:
         self.directory = directory
         self._lock = threading.Lock()
-        self._read: tuple[object, int, FleetListing] | None = None
+        self._read: tuple[object, object, FleetListing] | None = None
         self._sums: tuple[int, float, Markup] = (0, 0.0, Markup(""))
         self._pace = Pace()
         self.version = 0
@@ -49,10 +49,11 @@ class FleetWatch:
         """Return the list; made anew only when a file has changed."""
         with self._lock:
             table, decisions = self.directory.status(), self.directory.decisions(time.time() - HOUR)
-            if self._read is None or self._read[0] is not table or self._read[1] != len(decisions):
+            newest = len(decisions), decisions[-1]["decision_id"] if decisions else None
+            if self._read is None or self._read[0] is not table or self._read[1] != newest:
                 known = STATUS.empty_table() if table is None else table
                 former = self._read[2] if self._read is not None else None
-                self._read = table, len(decisions), FleetListing.of(known, decisions, former)
+                self._read = table, newest, FleetListing.of(known, decisions, former)
                 self.version += 1
             return self._read[2]
 
