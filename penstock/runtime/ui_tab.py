@@ -78,8 +78,9 @@ class TabKeeper:
     def _run(self) -> None:
         try:
             tab = self._open()
-        except PenstockError as error:
-            log.debug("%s: no tab in the Spark UI: %s", self._application, error)
+        except Exception as error:
+            known = isinstance(error, PenstockError)
+            log.debug("%s: no tab in the Spark UI: %s", self._application, error, exc_info=not known)
             return
         try:
             while not self._ended.is_set():

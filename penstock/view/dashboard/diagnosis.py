@@ -77,8 +77,13 @@ async def name_path(request: Request) -> Response:
     given = (await read_body(request)).get("path")
     if not isinstance(given, str) or not given.strip() or len(given) > LONGEST_PATH or "\0" in given:
         raise BadInput("path: the path of an event log is expected")
-    path = Path(given.strip()).expanduser()
-    if not await asyncio.to_thread(path.exists):
+    path = Path(given.strip())
+    try:
+        path = path.expanduser()
+        there = await asyncio.to_thread(path.exists)
+    except (OSError, RuntimeError) as error:
+        raise BadInput(f"{path}: cannot be looked at: {error}") from None
+    if not there:
         raise BadInput(f"{path}: there is no such file or directory")
     return JSONResponse({"address": f"{PATH}/{jobs_of(request).diagnose(path).key}"})
 

@@ -24,7 +24,7 @@ from penstock.view.dashboard.streaming import Pace
 
 MOST_BYTES = 2 << 30
 """Of a log that is sent; a larger one can be named by its path."""
-MOST_AT_ONCE = 2
+MOST_AT_ONCE, MOST_WAITING = 2, 4
 MOST_KEPT = 10
 LONGEST_LINE = 1 << 20
 """Bytes of a line of a diagnosis: it holds the answers."""
@@ -132,12 +132,12 @@ class Jobs:
 
     def _make(self, name: str) -> Job:
         waiting = [job for job in self._jobs.values() if job.ended is None]
-        if len(waiting) >= MOST_KEPT:
+        if len(waiting) >= MOST_WAITING:
             raise ActionFailed(f"{len(waiting)} diagnoses are under way: wait for one to end")
         key = secrets.token_urlsafe(9)
         if self._room is None:
             # this user's alone, and gone with the process at the latest
-            self._room = tempfile.TemporaryDirectory(prefix="penstock-diagnosis-")
+            self._room = tempfile.TemporaryDirectory(prefix="penstock-diagnosis-", ignore_cleanup_errors=True)
         directory = Path(self._room.name) / key
         directory.mkdir(mode=0o700)
         job = self._jobs[key] = Job(key, name[:LONGEST_NAME], directory, self._pace)

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import ActionFailed, BadInput
 from penstock.view.dashboard.access import Access
-from penstock.view.dashboard.diagnosis_jobs import MOST_KEPT, Job, Jobs
+from penstock.view.dashboard.diagnosis_jobs import MOST_WAITING, Job, Jobs
 from tests.view.dashboard.served import read_events, served
 from tests.view.dashboard.test_access import read_csrf
 
@@ -31,7 +31,7 @@ def test_a_path_is_looked_at_and_left_where_it_is(client: httpx.Client, tmp_path
     told = follow(client, address, 'class="bad"')
     assert "&lt;b&gt;no-log" in told and "<b>no-log" not in told and str(tmp_path) not in told
     assert client.get(f"{address}/report").status_code == 404 and bad.exists()
-    for path in ("", "/no/such/log", "x" * 5000, 7):
+    for path in ("", "/no/such/log", "/" + "x" * 300, "~nobody-here/log", "x" * 5000, 7):
         assert client.post("/diagnosis/path", headers=token, json={"path": path}).status_code == 400
 
 
@@ -39,7 +39,7 @@ def test_a_path_is_looked_at_and_left_where_it_is(client: httpx.Client, tmp_path
 def test_beyond_loopback_no_path_can_be_named(sockets: Path, access: Access) -> None:
     with served(sockets, access) as client:
         client.headers["x-user"] = "ada"
-        client.cookies.set("penstock-token", access.token or "")
+        client.get(f"/?token={access.token}")
         assert "or its path on this machine" not in client.get("/diagnosis").text
         token = {"x-penstock-csrf": read_csrf(client)}
         answer = client.post("/diagnosis/path", headers=token, json={"path": "/logs/app-1"})
@@ -113,7 +113,7 @@ def test_only_so_many_wait_at_once() -> None:
 
         return jobs.plan(Path("/logs/app"), Span())
 
-    for _ in range(MOST_KEPT):
+    for _ in range(MOST_WAITING):
         plan()
     with pytest.raises(ActionFailed, match="under way"):
         plan()
