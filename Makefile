@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOWEST := .venv-lowest
 
-.PHONY: help demo test test-busy test-lowest soak fuzz bench lint docs dist java postgres redis prometheus clean
+.PHONY: help demo test test-busy test-lowest soak fuzz bench lint docs dist java postgres redis prometheus browser clean
 
 help:
 	@echo "make demo    the autopilot at work on a cluster of this machine, under four minutes"
@@ -34,29 +34,31 @@ redis:
 
 prometheus:
 	@scripts/setup.sh prometheus
+browser:
+	@scripts/setup.sh browser
 
 demo: java $(READY)
 	@$(BIN)/penstock demo
 
 # No new test starts after the session's time, which leaves room for a machine with other work on it.
-test: java postgres redis prometheus $(READY)
+test: java postgres redis prometheus browser $(READY)
 	@scripts/test.sh $(BIN)/pytest --session-timeout=2400
 
-test-busy: java postgres redis prometheus $(READY)
+test-busy: java postgres redis prometheus browser $(READY)
 	@scripts/busy.sh 3 $(MAKE) test
 
 # In an environment of its own, made anew when a bound changes.
 $(LOWEST)/.ready: pyproject.toml penstock_lab/pyproject.toml requirements.txt scripts/lowest.py scripts/setup.sh $(READY)
 	@scripts/setup.sh lowest $(LOWEST) $(VENV)
 
-test-lowest: postgres redis prometheus $(LOWEST)/.ready
+test-lowest: postgres redis prometheus browser $(LOWEST)/.ready
 	$(LOWEST)/bin/pytest -m "not spark" --numprocesses=auto --session-timeout=1200
 
 # What takes a minute or more each beside what `test` has already shown in a smaller way.
 soak: java postgres redis $(READY)
 	$(BIN)/pytest -m soak
 
-fuzz: postgres prometheus $(READY)
+fuzz: postgres prometheus browser $(READY)
 	$(BIN)/pytest -m "not spark" --numprocesses=auto --hypothesis-profile=fuzz
 
 lint: $(READY)

@@ -4,6 +4,7 @@
 # `setup.sh postgres` the PostgreSQL server that the tests of the journal talk to,
 # `setup.sh redis` the Redis server that the tests of the Yahoo benchmark talk to,
 # `setup.sh prometheus` the Prometheus, with promtool, that scrapes and checks in the tests of metrics.
+# `setup.sh browser` the Chromium, with its driver, in which the tests look at pages.
 # Ends with one line that says what to install where it cannot install it itself.
 set -eu
 
@@ -112,6 +113,15 @@ set_up_prometheus() {
     install_first_of prometheus || give_up "could not install $needed"
 }
 
+set_up_browser() {
+    command -v chromium >/dev/null 2>&1 && command -v chromedriver >/dev/null 2>&1 && return
+    needed="chromium and chromedriver, of the packages chromium and chromium-driver on Debian"
+    can_install || give_up "the tests of pages need $needed: install them, and run make again"
+    # the driver asks for the browser of its own version
+    install_first_of chromium-driver || give_up "could not install $needed"
+    command -v chromium >/dev/null 2>&1 || install_first_of chromium || give_up "could not install $needed"
+}
+
 set_up_postgres() {
     command -v postgres >/dev/null 2>&1 && return
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 && return
@@ -128,5 +138,6 @@ case "${1:-}" in
     postgres) set_up_postgres ;;
     redis) set_up_redis ;;
     prometheus) set_up_prometheus ;;
-    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh lowest DIRECTORY OTHER | setup.sh java | setup.sh postgres | setup.sh redis | setup.sh prometheus" ;;
+    browser) set_up_browser ;;
+    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh lowest DIRECTORY OTHER | setup.sh java | setup.sh postgres | setup.sh redis | setup.sh prometheus | setup.sh browser" ;;
 esac

@@ -34,6 +34,7 @@ def config(file: Config = None, conf: Conf = None, as_json: Json = False) -> Non
     values = settings.flat() | {
         "journal": hide_password(settings.run.journal),
         "fleet_kafka_options": hide_options(settings.membership.kafka_options),
+        "dashboard_token": "***" if settings.dashboard.token else None,
     }
     given = collect_given(file, os.environ, spark_conf, {})
     rows = {

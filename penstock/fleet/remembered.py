@@ -32,7 +32,9 @@ class RememberedFleet(FleetDirectory):
             buckets = self._recall_all(self.root / "status", "bucket-*.parquet", read_status)
             identity = tuple(map(id, buckets))
             if identity != self._joined[0]:
-                self._joined = identity, join_status(buckets)
+                joined = join_status(buckets)
+                # whole columns: those who look take them apart again and again
+                self._joined = identity, None if joined is None else joined.combine_chunks()
             return self._joined[1]
 
     def decisions(self, since: float = -math.inf, until: float = math.inf) -> list[dict[str, Any]]:

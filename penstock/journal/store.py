@@ -196,7 +196,7 @@ class Journal:
         query = sa.select(observations).where(*_of(observations, application), *later)
         return tuple(map(records.read_observation, self._read(query, observations, limit)))
 
-    def runs(self, limit: int) -> tuple[RunRecord, ...]:
+    def runs(self, application: Named = None, limit: int | None = None) -> tuple[RunRecord, ...]:
         """Return the runs that were seen last, the latest first."""
         seen = observations.c
         first = sa.select(
@@ -206,8 +206,8 @@ class Journal:
             sa.func.max(seen.at).label("last_at"),
             sa.func.max(seen.slots).label("slots_at_peak"),
             sa.func.sum(seen.slots * (seen.at - seen.start)).label("slot_seconds"),
-        ).group_by(seen.application)
-        runs = first.subquery()
+        ).where(*_of(observations, application))
+        runs = first.group_by(seen.application).subquery()
         query = sa.select(runs, seen.slots.label("slots_at_start"))
         query = query.join(observations, seen.id == runs.c.first).order_by(runs.c.last_at.desc()).limit(limit)
         with self.database.reading() as connection:

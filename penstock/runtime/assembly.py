@@ -36,6 +36,7 @@ from penstock.observe.spark_source import SparkSource
 from penstock.observe.spark_status import SparkStatus
 from penstock.plugins.finding import find_policy
 from penstock.runtime.autopilot import Autopilot
+from penstock.runtime.beside import serve_dashboard
 from penstock.runtime.fallback import SourceWithFallback
 from penstock.runtime.heartbeat import JournalPulse
 from penstock.runtime.loop import Loop, LoopSettings
@@ -82,7 +83,8 @@ def assemble_autopilot(spark: Any, settings: Settings, report_to: str | None) ->
     loop = assemble_loop(application_id(spark), settings, journal, sized, policy, actuator, mover, desk)
     state = StateControl(loop, mover, Repartitioning(loop.application, journal, mover.bins(spark)))
     kept = _keep_terms(spark, settings, journal, name, loop.application)
-    watchers = (closing(mover), _build_scraper(settings), cluster or nullcontext(), kept)
+    beside = serve_dashboard(settings, loop.application)
+    watchers = (closing(mover), _build_scraper(settings), cluster or nullcontext(), kept, beside)
     tab = _build_tab(spark, loop, name) if settings.run.spark_ui_tab else None
     life = _live_with(watchers, journal, loop, name, desk, settings.manager.policy_interval, tab)
     alive = make_patient_check(lambda: spark.sparkContext._jsc is None, SparkStatus(spark).stopped)

@@ -6,6 +6,7 @@ This module is loaded by `import penstock`, so it imports at the top only what c
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from penstock.runtime.heartbeat import Heartbeat, Watchdog
 if TYPE_CHECKING:
     from penstock.runtime.control import ControlServer
     from penstock.runtime.loop import Cycle, Loop
+    from penstock.runtime.notebook_view import LiveTable
     from penstock.runtime.state_control import StateControl
     from penstock.runtime.telemetry.outlets import Outlets
     from penstock.settings.model import Settings
@@ -62,6 +64,7 @@ class Autopilot:
         self._error: str | None = None
         self._warnings: tuple[str, ...] = ()
         self._action_since: float | None = None
+        self._table: LiveTable | None = None
 
     @property
     def running(self) -> bool:
@@ -149,6 +152,19 @@ class Autopilot:
         points = self._loop.timeline.points
         size = f", {points[-1].slots} slots" if points else ""
         return f"<Autopilot of {self.application}: {self._loop.policy.name}, {state}{size}>"
+
+    def _ipython_display_(self) -> None:
+        """Show a table that keeps itself up to date in a notebook, and one line elsewhere."""
+        from penstock.runtime.notebook_view import LiveTable, find_notebook
+
+        show = find_notebook()
+        if show is None:
+            sys.stdout.write(f"{self!r}\n")
+            return
+        if self._table is not None:
+            self._table.stop()
+        self._table = LiveTable(self._repr_html_, lambda: self.running)
+        self._table.start(show)
 
     def _repr_html_(self) -> str:
         from penstock.runtime.status import list_essentials

@@ -48,8 +48,8 @@ def count_executors_needed(status: Plain) -> float | None:
 
 def last_point(status: Plain) -> Plain:
     """Return the newest figures of a status; nothing before the first."""
-    recent = status.get("recent") or ({},)
-    last: Plain = recent[-1]
+    recent = status.get("recent")
+    last: Plain = recent[-1] if recent else {}
     return last
 
 

@@ -68,7 +68,7 @@ class TabKeeper:
         if self._thread.ident is not None:
             self._thread.join(timeout=CLOSE_SECONDS)
 
-    def tell(self, now: float) -> None:
+    def tell(self) -> None:
         """Have it shown if there is something new."""
         version = self._version()
         if version != self._told:
@@ -78,8 +78,9 @@ class TabKeeper:
     def _run(self) -> None:
         try:
             tab = self._open()
-        except PenstockError as error:
-            log.debug("%s: no tab in the Spark UI: %s", self._application, error)
+        except Exception as error:
+            known = isinstance(error, PenstockError)
+            log.debug("%s: no tab in the Spark UI: %s", self._application, error, exc_info=not known)
             return
         try:
             while not self._ended.is_set():

@@ -42,6 +42,7 @@ from penstock.settings.run import (
     default_journal,
     default_runtime_directory,
 )
+from penstock.settings.dashboard import DashboardSettings
 from penstock.settings.sources import (
     Given,
     from_arguments,
@@ -65,6 +66,7 @@ class Settings:
     run: RunSettings
     membership: MembershipSettings
     fuse: FuseSettings
+    dashboard: DashboardSettings
     manager: ManagerSettings
     goals: Goals
     bounds: SizeBounds

@@ -159,13 +159,18 @@ def describe_function(name: str, one: Mapping[str, Any]) -> list[tuple[str, str]
 
 def describe_topic(layout: Layout, figures: Figures, topic: str) -> list[tuple[str, str]]:
     """Return the lines of a topic: its name, and what is written to it, or comes from outside."""
+    rate = find_topic_rate(layout, figures, topic)
+    return [("n", topic), ("s", "" if rate is None else f"{write_number(rate)}/s")]
+
+
+def find_topic_rate(layout: Layout, figures: Figures, topic: str) -> float | None:
+    """Return the records a second that come to a topic, from functions or from outside; None if unknown."""
     written = [figures.get(one, {}).get("written_per_second") for one in layout.writers(topic)]
     # what comes to a reader of several topics does not tell what comes from each
     alone = [one for one in layout.readers(topic) if layout.reads[one] == (topic,)]
     read = [figures.get(one, {}).get("arrival_per_second") for one in alone]
-    rates = [rate for rate in (written or read) if rate is not None]
-    total = sum(rates) if written else max(rates, default=None)
-    return [("n", topic), ("s", f"{write_number(total)}/s" if rates else "")]
+    rates = [float(rate) for rate in (written or read) if rate is not None]
+    return sum(rates) if written and rates else max(rates, default=None)
 
 
 def write_number(value: Any) -> str:

@@ -44,6 +44,11 @@ judge_simulator = _judge_by(
     ("one day of the model alone, seconds", "< 1", "model_day_seconds"),
     ("one day with ds2 every 10 s, seconds", "< 1", "day_seconds"),
 )
+judge_dashboard = _judge_by(
+    ("first paint of the dashboard, milliseconds", "< 1000", "first_paint_ms"),
+    ("from a changed status to the changed page, milliseconds", "<= 1500", "event_to_screen_ms"),
+    ("share of a core with ten applications watched", "< 0.01", "server_cpu_share"),
+)
 judge_what_if = _judge_by(("median error of predicted batch time", "< 0.1", "median_error"))
 
 

@@ -76,6 +76,8 @@ PARTS: tuple[ReportPart, ...] = (
           (8, 45), "diagnosis_speed:run_critical_path", "snailtrail:judge_tables", bench="critical-path"),
     _part("simulator", "How many hours the simulator simulates in a second", OWN,
           (10, 300), "simulator:run", "penstock:judge_simulator", bench="simulator"),
+    _part("dashboard", "First paint, delay and processor time of the dashboard with ten applications", OWN,
+          (45, 100), "dashboard:run", "penstock:judge_dashboard", bench="dashboard", needs=("selenium",)),
     _part("policies", "All policies side by side, simulated", f"{OWN}; AuTraScale, tables II and III",
           (None, 1500), "policies:run", "penstock:judge_policies", bench="policies"),
     _part("word-count", "DS2 against Spark's dynamic allocation on a real cluster",

@@ -11,7 +11,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
-PATIENCE = 20
+PATIENCE = 60
 """Seconds to wait for what should be there at once: the machine may be busy."""
 
 
@@ -52,7 +52,8 @@ def find(browser: Chrome, selector: str) -> Any:
 
 def wait_for_text(browser: Chrome, selector: str, text: str) -> None:
     """Wait until the first element holds this text; its content may be changed meanwhile."""
-    script = "const one = document.querySelector(arguments[0]); return one && one.textContent.includes(arguments[1])"
+    found = "document.querySelector(arguments[0])"
+    script = f"return {found} !== null && {found}.textContent.includes(arguments[1])"
     WebDriverWait(browser, PATIENCE).until(lambda one: one.execute_script(script, selector, text))
 
 

@@ -51,6 +51,24 @@ def test_an_application_without_queries_can_be_observed(journal: Journal):
     assert journal.observations(APPLICATION)[0].queries == ()
 
 
+def test_runs_are_told_with_what_they_held_the_latest_first(open_store: Opener):
+    journal = open_store()
+    # 10 s each: the first run with 4, 8 and 4 slots, the second with 2
+    for end, executors, name in (
+        (10.0, 2, "a"),
+        (20.0, 4, "a"),
+        (30.0, 2, "a"),
+        (25.0, 1, "b"),
+        (40.0, 1, "b"),
+    ):
+        journal.observed(end, a_window(end, executors, application=name))
+    latest, first = journal.runs()
+    assert (first.application, first.first_at, first.last_at) == ("a", 0.0, 30.0)
+    assert (first.slot_seconds, first.slots_at_start, first.slots_at_peak) == (160.0, 4, 8)
+    assert (latest.application, latest.slot_seconds) == ("b", 40.0)
+    assert journal.runs("a") == (first,) and journal.runs(limit=1) == (latest,)
+
+
 def test_observations_are_kept_in_order_and_bounded(open_store: Opener):
     journal = open_store(retained=5)
     for now in range(20):

@@ -68,14 +68,14 @@ def test_it_is_shown_anew_only_when_something_changed() -> None:
     tab, told = RememberedTab(), Told()
     with told.keeper(tab) as keeper:
         for _ in range(3):
-            keeper.tell(0.0)
+            keeper.tell()
         wait_for("the first text", lambda: tab.shown, every=0.005)
         told.version = 1
-        keeper.tell(1.0)
+        keeper.tell()
         wait_for("the next text", lambda: tab.shown[-1] == "v1", every=0.005)
         shown = len(tab.shown)
         for _ in range(100):
-            keeper.tell(2.0)
+            keeper.tell()
     assert len(tab.shown) == shown and tab.closed
 
 
@@ -83,9 +83,9 @@ def test_a_tab_that_hangs_holds_up_nobody() -> None:
     tab, told = RememberedTab(), Told()
     tab.may_show.clear()
     with told.keeper(tab) as keeper:
-        keeper.tell(0.0)
+        keeper.tell()
         told.version = 1
-        keeper.tell(1.0)
+        keeper.tell()
         assert tab.shown == []
         tab.may_show.set()
         wait_for("the text", lambda: tab.shown[-1:] == ["v1"], every=0.005)
@@ -99,6 +99,6 @@ def test_it_steps_aside_with_a_line_for_those_who_debug(
         raise error
 
     with caplog.at_level(logging.DEBUG), TabKeeper("app-1", fail, lambda: "", lambda: "1") as keeper:
-        keeper.tell(0.0)
+        keeper.tell()
     assert [record.levelname for record in caplog.records] == ["DEBUG"]
     assert str(error) in caplog.text

@@ -28,8 +28,8 @@ CSRF_HEADER = "x-penstock-csrf"
 EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 """An inline style with nothing in it: plotly.js makes one, and fills it in a way that is allowed."""
 POLICY = (
-    f"default-src 'none'; script-src 'self'; style-src 'self' {EMPTY_STYLE}; img-src 'self' data:; connect-src 'self'; "
-    "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    f"default-src 'none'; script-src 'self'; style-src 'self' {EMPTY_STYLE}; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 HEADERS = {
     "content-security-policy": POLICY,
@@ -121,7 +121,7 @@ class Door:
         if access.proxy_header and (named := request.headers.get(access.proxy_header)):
             return named[:200]
         if access.token is not None:
-            given = request.cookies.get(COOKIE, "")
+            given = request.cookies.get(name_cookie(request), "")
             return self._user if hmac.compare_digest(given.encode(), access.token.encode()) else None
         return None if access.proxy_header else self._user
 
@@ -135,9 +135,19 @@ class Door:
         address = "/" + request.url.path.lstrip("/") + (f"?{urlencode(rest)}" if rest else "")
         response = RedirectResponse(address, status_code=303)
         response.set_cookie(
-            COOKIE, token, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+            name_cookie(request),
+            token,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
         )
         return response
+
+
+def name_cookie(request: Request) -> str:
+    """Name the cookie by the port: browsers show the cookies of a host to all servers on it."""
+    server = request.scope.get("server")
+    return f"{COOKIE}-{server[1]}" if server else COOKIE
 
 
 def is_own_host(host: str, names: frozenset[str]) -> bool:

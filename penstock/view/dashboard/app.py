@@ -19,6 +19,7 @@ from penstock.view.dashboard.access import Access, Door
 from penstock.view.dashboard.assets import Assets
 from penstock.view.dashboard.board import EVERY_SECONDS, Board
 from penstock.view.dashboard.diagnosis_jobs import Jobs
+from penstock.view.dashboard.fleet_watch import find_fleet
 from penstock.view.dashboard.history import History
 from penstock.view.dashboard.pages import Dashboard
 from penstock.view.dashboard.registry import PAGES
@@ -31,12 +32,12 @@ def make_app(
     """Make the dashboard over the control sockets and the journal that the settings name."""
     directory = Path(settings.run.runtime_directory)
     boards = Board(directory, every), Board(directory / SOCKETS, every)
-    jobs = diagnoses or Jobs()
     dashboard = Dashboard(
         *boards,
         history=History(settings.run.journal),
         whatifs=WhatIfs(boards[0]),
-        diagnoses=jobs,
+        fleet=find_fleet(settings.membership.report_to),
+        diagnoses=diagnoses or Jobs(),
         settings=settings,
         access=access,
         assets=Assets(),
@@ -44,19 +45,16 @@ def make_app(
     )
 
     @asynccontextmanager
-    async def live(app: Starlette) -> AsyncIterator[None]:
-        jobs.open()
+    async def begin(app: Starlette) -> AsyncIterator[None]:
+        dashboard.diagnoses.open()
         yield
-        jobs.close()
-        for board in boards:
-            board.close()
 
     routes = [route for page in PAGES for route in page.routes]
     app = Starlette(
         routes=[*routes, Route("/static/{name}", dashboard.assets.serve)],
         middleware=[Middleware(Door, access=access)],
         exception_handlers={PenstockError: _tell_error, 404: _tell_missing},
-        lifespan=live,
+        lifespan=begin,
     )
     app.state.dashboard = dashboard
     return app

@@ -64,6 +64,7 @@ async def show(request: Request) -> Response:
         seen=seen,
         words=WORDS_OF_MARKS,
         **render_parts(seen, takes_orders(request)),
+        decisions=render_decisions(seen),
     )
 
 
@@ -86,8 +87,12 @@ def render_parts(seen: Seen, orders: bool) -> dict[str, Markup]:
         "summary": render_markup("dashboard/summary.html.j2", row=make_row(seen, "")),
         "controls": render_controls(seen, orders),
         "warnings": render_markup("dashboard/warnings.html.j2", warnings=seen.status.get("warnings", ())),
-        "decisions": render_markup("dashboard/decisions.html.j2", decisions=list_decisions(seen.status)),
     }
+
+
+def render_decisions(seen: Seen) -> Markup:
+    """Render the table of decisions."""
+    return render_markup("dashboard/decisions.html.j2", decisions=list_decisions(seen.status))
 
 
 async def stream(request: Request) -> Response:
@@ -101,7 +106,8 @@ async def stream(request: Request) -> Response:
         version = seen.status.get("timeline")
         if not drawn or drawn["version"] != version:
             series, waits = gather_series(seen.status), gather_waits(seen.status)
-            drawn.update(version=version, parts={"series": series, "waits": waits})
+            parts = {"series": series, "waits": waits, "decisions": render_decisions(seen)}
+            drawn.update(version=version, parts=parts)
         return {**render_parts(seen, orders), **drawn["parts"], "whatif": await shared.whatifs.find(seen)}
 
     return stream_parts(shared.applications, make)

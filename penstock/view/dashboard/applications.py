@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
 
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
@@ -11,10 +11,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.view.dashboard import application
-from penstock.view.dashboard.board import Seen
 from penstock.view.dashboard.history import FormerRow
 from penstock.view.dashboard.pages import Dashboard, Page, dashboard_of, show_page
-from penstock.view.dashboard.standing import make_row
+from penstock.view.dashboard.standing import Row, make_row
 from penstock.view.dashboard.streaming import stream_parts
 from penstock.view.frame import render_markup
 
@@ -38,16 +37,21 @@ async def render_parts(shared: Dashboard) -> dict[str, Markup]:
     seen = shared.applications.list_seen()
     running = frozenset(one.application for one in seen)
     former = await run_in_threadpool(shared.history.list_rows, running)
-    return {"running": render_running(seen), "former": render_former(former)}
+    rows = tuple(make_row(one, application.PAGE.address(one.key)) for one in seen)
+    return {"running": render_running(rows), "former": render_former(tuple(former))}
 
 
-def render_running(seen: Sequence[Seen]) -> Markup:
+# most rounds bring nothing new, and writing a table takes longer than to see that
+
+
+@lru_cache(maxsize=4)
+def render_running(rows: tuple[Row, ...]) -> Markup:
     """Render the table of applications that run, or ran while they were watched."""
-    rows = [make_row(one, application.PAGE.address(one.key)) for one in seen]
     return render_markup("dashboard/running.html.j2", rows=rows)
 
 
-def render_former(rows: Sequence[FormerRow]) -> Markup:
+@lru_cache(maxsize=4)
+def render_former(rows: tuple[FormerRow, ...]) -> Markup:
     """Render the table of applications of the past."""
     return render_markup("dashboard/former.html.j2", rows=rows, address=application.PAGE.address)
 

@@ -133,8 +133,7 @@ def _describe_bin(
     amounts = f"{figures.count(state['rows'])} rows, {figures.size(state['bytes'])}"
     said = f"bin {operator}/{partition}: {amounts}, {figures.seconds(load)} a batch"
     return {
-        "text": str(partition),
-        "operator": operator,
+        "text": f"{operator}/{partition}" if len(means) > 1 else str(partition),
         "hot": hot,
         "moved": (query, operator, partition) in moved,
         "levels": {name: find_level(state[key], most[key]) for name, key in MEASURES},

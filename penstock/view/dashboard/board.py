@@ -65,6 +65,7 @@ class Board:
         self._listeners: set[asyncio.Event] = set()
         self._rounds: asyncio.Task[None] | None = None
         self._looked_at = float("-inf")
+        self._closed = False
 
     def list_seen(self) -> list[Seen]:
         """List all applications as they were last seen, those that run first."""
@@ -81,13 +82,13 @@ class Board:
         return self.list_seen()
 
     async def follow(self) -> AsyncIterator[None]:
-        """Come back after each round; rounds go on as long as anyone follows."""
+        """Come back after each round, until the board is closed; rounds go on as long as anyone follows."""
         news = asyncio.Event()
         self._listeners.add(news)
         try:
             if self._rounds is None or self._rounds.done():
                 self._rounds = asyncio.create_task(self._go_round())
-            while True:
+            while not self._closed:
                 await news.wait()
                 news.clear()
                 yield
@@ -110,7 +111,9 @@ class Board:
             self._tell()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Ask no more, and send all away who follow."""
+        self._closed = True
+        self._tell()
         if self._rounds is not None:
             self._rounds.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -77,8 +77,13 @@ async def name_path(request: Request) -> Response:
     given = (await read_body(request)).get("path")
     if not isinstance(given, str) or not given.strip() or len(given) > LONGEST_PATH or "\0" in given:
         raise BadInput("path: the path of an event log is expected")
-    path = Path(given.strip()).expanduser()
-    if not await asyncio.to_thread(path.exists):
+    path = Path(given.strip())
+    try:
+        path = path.expanduser()
+        there = await asyncio.to_thread(path.exists)
+    except (OSError, RuntimeError) as error:
+        raise BadInput(f"{path}: cannot be looked at: {error}") from None
+    if not there:
         raise BadInput(f"{path}: there is no such file or directory")
     return JSONResponse({"address": f"{PATH}/{jobs_of(request).diagnose(path).key}"})
 
@@ -87,7 +92,13 @@ async def show_job(request: Request) -> Response:
     """Show how far a diagnosis is, then its answer."""
     job = jobs_of(request).find(request.path_params["key"])
     return show_page(
-        request, "dashboard/diagnosis_job.html.j2", job.name, PAGE, job=_render(job), key=job.key
+        request,
+        "dashboard/diagnosis_job.html.j2",
+        job.name,
+        PAGE,
+        job=_render(job),
+        key=job.key,
+        ended=job.ended,
     )
 
 
@@ -100,7 +111,7 @@ async def stream_job(request: Request) -> Response:
 async def show_report(request: Request) -> Response:
     """Return the report, in a sandbox."""
     job = jobs_of(request).find(request.path_params["key"])
-    if not job.answers:
+    if job.ended is None or not job.answers:
         raise NotFound("the report is not there yet")
     headers = {"content-security-policy": REPORT_POLICY, "cross-origin-resource-policy": "cross-origin"}
     return FileResponse(job.page, media_type="text/html; charset=utf-8", headers=headers)
@@ -108,7 +119,7 @@ async def show_report(request: Request) -> Response:
 
 def describe_job(job: Job) -> dict[str, Any]:
     """Return a diagnosis as it is shown."""
-    state = "failed" if job.error else "done" if job.answers else "at work"
+    state = "at work" if job.ended is None else "failed" if job.error else "done"
     return {
         "name": job.name,
         "address": f"{PATH}/{job.key}",

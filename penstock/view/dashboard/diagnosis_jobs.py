@@ -20,15 +20,16 @@ import orjson
 from penstock.diagnose.path.spans import Span
 from penstock.errors import ActionFailed, BadInput, NotFound
 from penstock.units.figures import size
+from penstock.view.dashboard.streaming import Pace
 
 MOST_BYTES = 2 << 30
 """Of a log that is sent; a larger one can be named by its path."""
-MOST_AT_ONCE = 2
+MOST_AT_ONCE, MOST_WAITING = 2, 4
 MOST_KEPT = 10
 LONGEST_LINE = 1 << 20
 """Bytes of a line of a diagnosis: it holds the answers."""
 LONGEST_NAME = 120
-LOOK_SECONDS = 0.5
+LOOK_SECONDS, REST_SECONDS = 0.5, 10.0
 
 
 @dataclass(slots=True)
@@ -38,6 +39,7 @@ class Job:
     key: str
     name: str
     directory: Path
+    pace: Pace
     begun: float = field(default_factory=time.time)
     progress: str = "waiting for its turn"
     error: str = ""
@@ -50,12 +52,9 @@ class Job:
         """Where the report is once it is done."""
         return self.directory / "report.html"
 
-    async def follow(self) -> AsyncIterator[None]:
-        """Come back while it is at work, and once when it has ended."""
-        while self.ended is None:
-            yield
-            await asyncio.sleep(LOOK_SECONDS)
-        yield
+    def follow(self) -> AsyncIterator[None]:
+        """Come back from time to time, also when it has ended: a browser that is cut off would try again."""
+        return self.pace.follow(lambda: LOOK_SECONDS if self.ended is None else REST_SECONDS)
 
 
 class Jobs:
@@ -66,6 +65,7 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._planned: list[tuple[Job, Path, Span]] = []
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._pace = Pace()
         self._room: tempfile.TemporaryDirectory[str] | None = None
 
     def list_jobs(self) -> list[Job]:
@@ -109,6 +109,7 @@ class Jobs:
 
     def close(self) -> None:
         """End all of them, and remove what they wrote."""
+        self._pace.close()
         for job in self._jobs.values():
             if job.task is not None:
                 job.task.cancel()
@@ -131,15 +132,15 @@ class Jobs:
 
     def _make(self, name: str) -> Job:
         waiting = [job for job in self._jobs.values() if job.ended is None]
-        if len(waiting) >= MOST_KEPT:
+        if len(waiting) >= MOST_WAITING:
             raise ActionFailed(f"{len(waiting)} diagnoses are under way: wait for one to end")
         key = secrets.token_urlsafe(9)
         if self._room is None:
             # this user's alone, and gone with the process at the latest
-            self._room = tempfile.TemporaryDirectory(prefix="penstock-diagnosis-")
+            self._room = tempfile.TemporaryDirectory(prefix="penstock-diagnosis-", ignore_cleanup_errors=True)
         directory = Path(self._room.name) / key
         directory.mkdir(mode=0o700)
-        job = self._jobs[key] = Job(key, name[:LONGEST_NAME], directory)
+        job = self._jobs[key] = Job(key, name[:LONGEST_NAME], directory, self._pace)
         for old in [one for one in self.list_jobs() if one.ended is not None][MOST_KEPT:]:
             self._forget(old)
         return job
@@ -187,7 +188,7 @@ async def _work(job: Job, path: Path, span: Span) -> None:
     finally:
         if process.returncode is None:
             process.kill()
-    if code != 0 and not job.error:
+    if not job.error and (code != 0 or not job.answers):
         job.error = f"the diagnosis ended with code {code}, perhaps for want of memory"
 
 

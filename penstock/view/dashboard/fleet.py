@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 from markupsafe import Markup
@@ -13,75 +11,26 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from penstock.errors import NotFound, PenstockError
-from penstock.fleet.listing import FleetListing, Question, parse_question, shorten
-from penstock.fleet.places import STATUS, parse_place
-from penstock.fleet.remembered import RememberedFleet
-from penstock.fleet.status import HOUR, summarise_fleet
+from penstock.errors import BadInput, NotFound, PenstockError
+from penstock.fleet.listing import Question, parse_question, shorten
+from penstock.fleet.status import HOUR
 from penstock.view.dashboard import application, fleet_rows
+from penstock.view.dashboard.fleet_watch import FleetWatch
 from penstock.view.dashboard.pages import Page, dashboard_of, show_page
 from penstock.view.dashboard.streaming import stream_parts
-from penstock.view.fleet import list_figures
 from penstock.view.frame import render_markup
 
-EVERY_SECONDS = 5.0
-"""A fleet plays a round every ten seconds or so."""
-SUMS_SECONDS = 60.0
-"""Sums of files that stay the same change as well, when an application falls silent."""
 ROWS = "dashboard/fleet_rows.html.j2"
-SUMS = "dashboard/fleet_sums.html.j2"
-
-
-class FleetWatch:
-    """A fleet's directory as it was last read; reading is done in threads, by one at a time."""
-
-    def __init__(self, directory: RememberedFleet) -> None:
-        self.directory = directory
-        self._lock = threading.Lock()
-        self._read: tuple[object, int, FleetListing] | None = None
-        self._sums: tuple[int, float, Markup] = (0, 0.0, Markup(""))
-        self.version = 0
-
-    def render_sums(self) -> Markup:
-        """Return the sums, teams and decisions as markup; made anew when a file has changed."""
-        listing, now = self.look(), time.time()
-        version, made_at, made = self._sums
-        if version != self.version or not 0 <= now - made_at < SUMS_SECONDS:
-            made = _render_sums(self.directory, listing, now)
-            self._sums = self.version, now, made
-        return made
-
-    def look(self) -> FleetListing:
-        """Return the list; made anew only when a file has changed."""
-        with self._lock:
-            table, decisions = self.directory.status(), self.directory.decisions(time.time() - HOUR)
-            if self._read is None or self._read[0] is not table or self._read[1] != len(decisions):
-                known = STATUS.empty_table() if table is None else table
-                former = self._read[2] if self._read is not None else None
-                self._read = table, len(decisions), FleetListing.of(known, decisions, former)
-                self.version += 1
-            return self._read[2]
-
-    async def follow(self) -> AsyncIterator[None]:
-        """Come back from time to time."""
-        while True:
-            yield
-            await asyncio.sleep(EVERY_SECONDS)
 
 
 def fleet_of(request: Request) -> FleetWatch:
     """Return the fleet of the settings; NotFound where none is named."""
-    known: FleetWatch | None = getattr(request.app.state, "fleet", None)
-    if known is not None:
-        return known
-    named = dashboard_of(request).settings.membership.report_to
-    place = parse_place(named) if named else None
-    if place is None or not hasattr(place, "is_dir"):
+    known = dashboard_of(request).fleet
+    if known is None:
         raise NotFound(
             "no fleet is named: start `penstock dashboard --fleet DIRECTORY`, or set report_to to a directory"
         )
-    request.app.state.fleet = made = FleetWatch(RememberedFleet(place))
-    return made
+    return known
 
 
 async def show(request: Request) -> Response:
@@ -90,7 +39,7 @@ async def show(request: Request) -> Response:
         fleet, question = fleet_of(request), parse_question(request.query_params)
         sums, rows = await asyncio.to_thread(_render, fleet, question)
         problem = ""
-    except NotFound as error:
+    except (BadInput, NotFound) as error:
         sums, rows, question, problem = Markup(""), Markup(""), Question(), str(error)
     return show_page(
         request,
@@ -142,18 +91,6 @@ def _make_parts(fleet: FleetWatch) -> dict[str, Any]:
 
 def _render(fleet: FleetWatch, question: Question) -> tuple[Markup, Markup]:
     return fleet.render_sums(), _render_rows(fleet, question)
-
-
-def _render_sums(directory: RememberedFleet, listing: FleetListing, now: float) -> Markup:
-    status = summarise_fleet(directory, now)
-    return render_markup(
-        SUMS,
-        figures=list_figures(status),
-        problem=status["overrides_problem"],
-        teams=fleet_rows.describe_teams(listing.sum_teams(now)),
-        decisions=fleet_rows.describe_decisions(status["decisions"]),
-        rules=", ".join(f"{rule} {count}" for rule, count in status["decided_last_hour"].items()),
-    )
 
 
 def _render_rows(fleet: FleetWatch, question: Question) -> Markup:

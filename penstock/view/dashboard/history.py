@@ -12,6 +12,7 @@ from penstock.dataflow.window import EXECUTORS
 from penstock.errors import JournalUnavailable
 from penstock.journal.explain import explain
 from penstock.journal.former_runs import KIND as RUN
+from penstock.journal.former_runs import find_name
 from penstock.journal.records import ActionRecord, DecisionRecord, RunRecord
 from penstock.journal.store import Journal, open_journal
 from penstock.runtime.status import KINDS, plain_point
@@ -82,14 +83,13 @@ class History:
                     return None
                 decisions = journal.decisions(application)
                 actions = {one.decision_id: one for one in journal.actions(application, limit=ACTIONS)}
+                (run,), name = journal.runs(application), find_name(journal, application)
         except JournalUnavailable:
             return None
-        self.list_runs()
         points = [TimelinePoint(one.at, one.parallelism, one.slots, one.queries) for one in seen]
-        run = next((one for one in self._runs if one.application == application), None)
         return {
             "application": application,
-            "name": self._names.get(application, application),
+            "name": name,
             "policy": decisions[-1].policy if decisions else "",
             "now": points[-1].at,
             "executors": points[-1].parallelism.get(EXECUTORS),
@@ -97,7 +97,7 @@ class History:
             "recent": [plain_point(point) for point in points],
             "decisions": [_plain_decision(one, actions.get(one.decision_id)) for one in decisions],
             "queries": [],
-            "usage": run.usage if run is not None else {},
+            "usage": run.usage,
         }
 
     def explain_action(self, application: str, at: float) -> str | None:

@@ -28,6 +28,7 @@ async def take_order(request: Request) -> Response:
     seen, body, by = shared.applications.find(key), await read_body(request), who_asks(request)
     if seen is None:
         raise NotFound(f"no application {key} is known here")
+    answer: Mapping[str, Any]
     if order in ("pause", "resume"):
         answer = await shared.applications.ask(key, order, by=by)
     elif order == "scale":

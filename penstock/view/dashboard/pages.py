@@ -15,6 +15,7 @@ from penstock.view.dashboard.access import Access
 from penstock.view.dashboard.assets import Assets
 from penstock.view.dashboard.board import Board
 from penstock.view.dashboard.diagnosis_jobs import Jobs
+from penstock.view.dashboard.fleet_watch import FleetWatch
 from penstock.view.dashboard.history import History
 from penstock.view.dashboard.whatif import WhatIfs
 from penstock.view.frame import installed_version, render_template
@@ -56,11 +57,18 @@ class Dashboard:
     pipelines: Board
     history: History
     whatifs: WhatIfs
+    fleet: FleetWatch | None
     diagnoses: Jobs
     settings: Settings
     access: Access
     assets: Assets
     pages: tuple[Page, ...]
+
+    def close(self) -> None:
+        """End what goes on in open pages, and all work."""
+        for one in (self.applications, self.pipelines, self.fleet, self.diagnoses):
+            if one is not None:
+                one.close()
 
 
 def dashboard_of(request: Request) -> Dashboard:

@@ -12,6 +12,7 @@ from penstock.units.texts import cut_text
 from penstock.view import figures
 from penstock.view.pipeline import (
     describe_last_decision,
+    find_topic_rate,
     list_complaints,
     list_pairs,
     place_drawing,
@@ -71,12 +72,12 @@ def _draw(functions: Plain) -> dict[str, Any] | None:
 
 
 def _find_rates(layout: Layout, functions: Plain) -> list[float | None]:
-    """Return the records a second on every arrow: what a function takes in, or what it writes."""
+    """Return the records a second on every arrow: what comes to the topic, or what the function writes."""
     return [
-        functions[end].get("arrival_per_second")
-        if end in functions
-        else functions[start].get("written_per_second")
-        for start, end in list_pairs(layout)
+        functions[start].get("written_per_second")
+        if start in functions
+        else find_topic_rate(layout, functions, start)
+        for start, _ in list_pairs(layout)
     ]
 
 

@@ -12,8 +12,11 @@ import uvicorn
 from starlette.applications import Starlette
 
 from penstock.errors import ActionFailed, BadInput
-from penstock.view.dashboard.access import Access
+from penstock.settings.model import Settings
+from penstock.view.dashboard.access import Access, choose_access
+from penstock.view.dashboard.app import make_app
 
+DEFAULT_ADDRESS = "127.0.0.1:4050"
 STOP_SECONDS = 2
 """How long streams that are open may keep the server from ending."""
 
@@ -51,6 +54,17 @@ def listen_at(address: Address) -> socket.socket:
     return listening
 
 
+@contextlib.contextmanager
+def serve_beside(settings: Settings) -> Iterator[str]:
+    """Serve at the address of the settings in a thread of this process; yield the address to open."""
+    chosen = settings.dashboard
+    where = parse_address(chosen.address or DEFAULT_ADDRESS)
+    access = choose_access(where.host, chosen.token, chosen.proxy_header, chosen.host_names, chosen.read_only)
+    listening = listen_at(where)
+    with serve_in_thread(make_app(settings, access), listening):
+        yield describe_address(listening, access)
+
+
 def describe_address(listening: socket.socket, access: Access) -> str:
     """Return the address to open, with the token where one is needed."""
     address = Address(*listening.getsockname()[:2])
@@ -81,8 +95,17 @@ def serve_in_thread(app: Starlette, listening: socket.socket) -> Iterator[None]:
         thread.join(timeout=STOP_SECONDS + 1)
 
 
+class _Server(uvicorn.Server):
+    """A server that ends the streams of open pages first: they would go on for ever."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, then the rest."""
+        self.config.app.state.dashboard.close()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
+
+
 def _make_server(app: Starlette) -> uvicorn.Server:
-    return uvicorn.Server(
+    return _Server(
         uvicorn.Config(
             app,
             log_level="warning",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 import orjson
@@ -18,6 +20,24 @@ class Rounds(Protocol):
 
     def follow(self) -> AsyncIterator[None]:
         """Come back after each round."""
+
+
+class Pace:
+    """Comes back every so often, until it is closed."""
+
+    def __init__(self) -> None:
+        self._closed = asyncio.Event()
+
+    async def follow(self, every: Callable[[], float]) -> AsyncIterator[None]:
+        """Come back at once, then after so many seconds each time."""
+        while not self._closed.is_set():
+            yield
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), every())
+
+    def close(self) -> None:
+        """Come back no more."""
+        self._closed.set()
 
 
 MakeParts = Callable[[], Parts | Awaitable[Parts]]

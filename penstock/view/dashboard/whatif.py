@@ -60,7 +60,7 @@ def lay_out(status: Plain, outlooks: Sequence[Outlook]) -> dict[str, Any]:
 
 def _choose_most(status: Plain, held: int) -> int:
     wanted = 2 * max(held, int(count_executors_needed(status) or 0))
-    allowed = (status.get("bounds") or {}).get("most", MOST_SHOWN)
+    allowed = int((status.get("bounds") or {}).get("most", MOST_SHOWN))
     return max(held, min(allowed, MOST_SHOWN, max(LEAST_SHOWN, wanted)))
 
 

@@ -114,6 +114,7 @@ const penstock = (function () {
   }
 
   const address = document.body.dataset.follow;
-  if (address) { follow(address); }
+  // not before all scripts of the page listen
+  if (address) { document.addEventListener("DOMContentLoaded", () => follow(address)); }
   return { follow, listen, notice, confirm, send, make, show };
 })();

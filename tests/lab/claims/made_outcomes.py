@@ -456,6 +456,10 @@ OUTCOMES: dict[str, Made] = {
     "simulator": of_summary(
         {"model_day_seconds": 0.2, "day_seconds": 0.6}, {"model_day_seconds": 1.0, "day_seconds": 1.5}
     ),
+    "dashboard": of_summary(
+        {"first_paint_ms": 300.0, "event_to_screen_ms": 1200.0, "server_cpu_share": 0.008},
+        {"first_paint_ms": 1500.0, "event_to_screen_ms": 1600.0, "server_cpu_share": 0.02},
+    ),
     "policies": make_policies(),
     "word-count": make_word_count(),
     "faults": make_faults(),

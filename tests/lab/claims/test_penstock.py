@@ -19,6 +19,7 @@ GOOD = {
     },
     "answers": {"logs": 96, "right_share": 0.97, "median_error": 0.03, "predicted_share": 1.0},
     "simulator": {"model_day_seconds": 0.2, "day_seconds": 0.6},
+    "dashboard": {"first_paint_ms": 300.0, "event_to_screen_ms": 1200.0, "server_cpu_share": 0.008},
     "what_if": {"median_error": 0.05},
     "fleet": {
         "applications": 100_000,
@@ -55,6 +56,8 @@ def test_good_figures_meet_all_targets(bench):
         ("answers", "predicted_share", 0.9, "logs with a gain to tell in which one is predicted"),
         ("simulator", "model_day_seconds", 1.0, "one day of the model alone, seconds"),
         ("simulator", "day_seconds", 1.5, "one day with ds2 every 10 s, seconds"),
+        ("dashboard", "first_paint_ms", 1000.0, "first paint of the dashboard, milliseconds"),
+        ("dashboard", "server_cpu_share", 0.01, "share of a core with ten applications watched"),
         ("what_if", "median_error", 0.1, "median error of predicted batch time"),
         ("fleet", "peak_rss_bytes", 8e9, "their peak memory, bytes"),
         ("fleet", "growth_exponent", 1.3, "growth exponent (1 is linear)"),

@@ -55,6 +55,10 @@ class FakeApplication:
         if command in ("pause", "resume"):
             self.status |= {"paused": command == "pause", "pause_reason": "paused by hand"}
             return {"paused": command == "pause"}
+        if command == "scale":
+            if request["executors"] > 12:
+                raise BadInput("99 executors are not allowed: max_executors is 12")
+            return {"executors": request["executors"]}
         raise BadInput(f"unknown command {command!r}")
 
 

@@ -102,6 +102,14 @@ def test_the_sums_are_sent_and_the_list_is_told_to_look_again(fleet_client: http
     assert "To spare, by team" in event["sums"] and event["fleet"] >= 1
 
 
+def test_a_file_that_is_not_the_fleets_is_named_on_the_page(sockets: Path, tmp_path: Path) -> None:
+    (tmp_path / "status").mkdir()
+    (tmp_path / "status" / "bucket-00.parquet").write_bytes(b"nonsense")
+    with served(sockets, report_to=str(tmp_path)) as client:
+        assert "not a file of the fleet" in client.get("/fleet").text
+        assert client.get("/fleet/rows").status_code == 400
+
+
 def test_without_a_fleet_the_page_says_how_to_name_one(client: httpx.Client) -> None:
     page = client.get("/fleet")
     assert page.status_code == 200 and "--fleet DIRECTORY" in page.text

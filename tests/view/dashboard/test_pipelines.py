@@ -46,7 +46,7 @@ def test_strengths_follow_the_rates() -> None:
 def test_arrows_carry_rates_and_boxes_figures() -> None:
     told = describe_pipeline(a_pipeline())
     arrows = {one["title"]: one["strength"] for one in told["drawing"]["arrows"]}
-    assert arrows == {"lines → split: 120/s": 4, "words → count: –/s": 0, "split → words: 900/s": 5}
+    assert arrows == {"lines → split: 120/s": 4, "words → count: 900/s": 5, "split → words: 900/s": 5}
     texts = [text for box in told["drawing"]["boxes"] for _, text in box["texts"]]
     assert "split ×3" in texts and "backlog 4,321, 2 dead" in texts and "118/s, busy 95%" in texts
     assert told["problems"] == ["count has failed: it failed"]

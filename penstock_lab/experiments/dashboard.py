@@ -1,0 +1,208 @@
+"""The dashboard: its first paint, how soon a change is on the screen, and what ten applications take.
+
+Ten applications answer on real control sockets with statuses as long as they get: 500 points and 200
+decisions, of which each changes every ten seconds, as an autopilot with default settings does. The dashboard
+is a process of its own, and a browser without a screen shows its first page.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import orjson
+import psutil
+
+from penstock.errors import ActionFailed, BadInput
+from penstock.runtime.control import ControlServer
+from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
+from penstock_lab.ground.spark_cluster import scratch_directory
+
+APPLICATIONS = 10
+POINTS, DECISIONS = 500, 200
+INTERVAL_SECONDS = 10.0
+PAINTS, CHANGES = 7, 15
+WATCHED_SECONDS, QUICK_SECONDS = 60.0, 20.0
+PATIENCE_SECONDS = 60.0
+NOTES = [
+    f"{APPLICATIONS} made-up applications on real control sockets, one changes each second; one browser",
+    "first_paint_ms: the median of Chromium's first contentful paint, each time with an empty cache",
+    "event_to_screen_ms: the longest time from a changed status to the changed row on the page",
+    "server_cpu_share: processor time of the dashboard's process over the time watched, of one core",
+    "not measured: what a driver pays while it is watched, beside what `bench overhead` measures",
+]
+WATCH = """
+const done = arguments[arguments.length - 1], wanted = arguments[0];
+const look = () => document.body.textContent.includes(wanted);
+const watcher = new MutationObserver(() => { if (look()) { watcher.disconnect(); done(Date.now()); } });
+watcher.observe(document.body, {subtree: true, childList: true, characterData: true});
+if (look()) { watcher.disconnect(); done(Date.now()); }
+"""
+
+
+class MadeUpApplication:
+    """An application that answers on a control socket with a status as long as one gets."""
+
+    def __init__(self, directory: Path, number: int, now: float) -> None:
+        self._name, self._version = f"app-{number:04}", 0
+        self._points = [_make_point(now - INTERVAL_SECONDS * (POINTS - n), 500.0) for n in range(POINTS)]
+        decisions = [_make_decision(now - 3600 + 10 * n) for n in range(DECISIONS)]
+        self._status = {**_STATUS, "application": self._name, "name": f"application {number}"}
+        self._status["decisions"] = decisions
+        self._server = ControlServer(directory, self._name, self._answer)
+
+    def change(self, now: float, rate: float) -> None:
+        """Let the next answer have one point more."""
+        self._points = [*self._points[1:], _make_point(now, rate)]
+        self._version += 1
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._server.close()
+
+    def _answer(self, command: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if command != "status":
+            raise BadInput(f"unknown command {command!r}")
+        version = f"{self._name}.{self._version}"
+        known = {"recent", "decisions"} if request.get("timeline") == version else set()
+        told = {**self._status, "timeline": version, "now": time.time(), "recent": self._points}
+        return {"status": {key: value for key, value in told.items() if key not in known}}
+
+
+_STATUS: dict[str, Any] = {
+    "policy": "ds2",
+    "mode": "act",
+    "paused": False,
+    "executors": 2,
+    "slots": 4,
+    "slots_needed": 4,
+    "queries": [],
+    "bounds": {"least": 1, "most": 12},
+    "heartbeat": {"hangs": False, "silent_seconds": 0.5},
+    "warnings": [],
+    "error": None,
+}
+
+
+def _make_point(at: float, rate: float) -> Row:
+    figures = {"offered_per_second": 500.0, "observed_per_second": rate, "backlog_records": 0.0}
+    sizes = {"slots_needed": 4.0, "slots_held": 4, "executors": 2}
+    return {
+        "at": at,
+        **figures,
+        "batch_seconds": 4.1,
+        "period_seconds": 10.0,
+        "latency_seconds": 9.0,
+        **sizes,
+    }
+
+
+def _make_decision(at: float) -> Row:
+    return {"at": at, "kind": "hold", "reason": "4 slots are needed and held: 500 records/s", "count": 6}
+
+
+def run(extent: Extent, progress: Progress) -> Measurement:
+    """Measure the dashboard over ten applications in a real browser."""
+    watched = QUICK_SECONDS if extent.quick else WATCHED_SECONDS
+    with ExitStack() as held:
+        directory = held.enter_context(scratch_directory())
+        now = time.time()
+        applications = [MadeUpApplication(directory / "run", n, now) for n in range(APPLICATIONS)]
+        for one in applications:
+            held.enter_context(closing(one))
+        server, address = held.enter_context(_serve(directory))
+        browser = held.enter_context(_open_browser())
+        progress("first paint")
+        paints = [_time_paint(browser, address) for _ in range(PAINTS)]
+        progress("from a change to the screen")
+        delays = [_time_change(browser, applications[n % APPLICATIONS], n) for n in range(CHANGES)]
+        progress(f"watching for {watched:.0f} s")
+        share = _measure_share(server, applications, watched)
+    rows: list[Row] = [
+        {"case": "first paint", "median_ms": median(paints), "longest_ms": max(paints)},
+        {"case": "event to screen", "median_ms": median(delays), "longest_ms": max(delays)},
+        {"case": f"watching {APPLICATIONS} applications", "cpu_share": share},
+    ]
+    figures = (median(paints), max(delays), share)
+    names = ("first_paint_ms", "event_to_screen_ms", "server_cpu_share")
+    return Measurement(rows, dict(zip(names, figures, strict=True)), NOTES)
+
+
+@contextmanager
+def _serve(directory: Path) -> Iterator[tuple[psutil.Process, str]]:
+    """Run `penstock dashboard` on a free port."""
+    settings = directory / "settings.yaml"
+    settings.write_text(f"runtime_directory: {directory}/run\njournal: {directory}/journal.db\n")
+    words = ["dashboard", "--address", "127.0.0.1:0", "--config", str(settings), "--json"]
+    with subprocess.Popen([sys.executable, "-m", "penstock.cli", *words], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            if not line:
+                raise ActionFailed("the dashboard did not start")
+            yield psutil.Process(process.pid), str(orjson.loads(line)["address"])
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def _open_browser() -> Iterator[Any]:
+    """Open Chromium without a screen."""
+    from selenium.webdriver import Chrome, ChromeOptions
+    from selenium.webdriver.chrome.service import Service
+
+    options = ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    browser = Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    try:
+        browser.set_script_timeout(PATIENCE_SECONDS)
+        browser.execute_cdp_cmd("Network.enable", {})
+        yield browser
+    finally:
+        browser.quit()
+
+
+def _time_paint(browser: Any, address: str) -> float:
+    """Return the milliseconds to the first contentful paint of the page of all applications."""
+    browser.execute_cdp_cmd("Network.clearBrowserCache", {})
+    browser.get(address)
+    script = "return (performance.getEntriesByName('first-contentful-paint')[0] || {}).startTime || null"
+    return float(_wait_for("a first paint", lambda: browser.execute_script(script)))
+
+
+def _time_change(browser: Any, application: MadeUpApplication, number: int) -> float:
+    """Return the milliseconds from a changed status to the changed page, at another phase of the rounds."""
+    time.sleep(0.3 + 0.17 * number % 1.0)
+    rate = 70_000.0 + number
+    changed = time.time()
+    application.change(changed, rate)
+    return float(browser.execute_async_script(WATCH, f"{rate:,.0f}/s")) - 1000 * changed
+
+
+def _measure_share(
+    server: psutil.Process, applications: Sequence[MadeUpApplication], seconds: float
+) -> float:
+    """Return the share of a core that the server takes while one application changes each second."""
+    before, begun = server.cpu_times(), time.monotonic()
+    for number in range(round(seconds)):
+        applications[number % len(applications)].change(time.time(), 500.0 + number)
+        time.sleep(max(0.0, begun + number + 1 - time.monotonic()))
+    after, lasted = server.cpu_times(), time.monotonic() - begun
+    return (after.user + after.system - before.user - before.system) / lasted
+
+
+def _wait_for(what: str, ask: Callable[[], Any]) -> Any:
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < give_up:
+        if (found := ask()) is not None:
+            return found
+        time.sleep(0.05)
+    raise ActionFailed(f"{what} did not come within {PATIENCE_SECONDS:.0f} s")
