@@ -34,6 +34,7 @@ redis:
 
 prometheus:
 	@scripts/setup.sh prometheus
+
 browser:
 	@scripts/setup.sh browser
 
