@@ -37,6 +37,11 @@ class Outlets:
         self._notifier = self._try(lambda: _open_notifier(settings, who))
         self._spans = self._try(lambda: _open_spans(settings, who))
 
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the metrics are served, also where the port was left to the system."""
+        return self._server.url if self._server is not None else None
+
     def notice(self, cycle: Cycle) -> None:
         """Tell what happened in a cycle; returns at once, and raises nothing."""
         try:
