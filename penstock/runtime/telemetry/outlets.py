@@ -52,7 +52,10 @@ class Outlets:
 
     def tell_hang(self, hangs: str | None) -> None:
         """Tell that the loop hangs, or goes on; called by whoever listens to its heartbeat."""
-        self._tell(tell_heartbeat(time.time(), hangs))
+        try:
+            self._tell(tell_heartbeat(time.time(), hangs))
+        except Exception:
+            log.warning("%s: a heartbeat could not be told", self._application, exc_info=True)
 
     def notifications(self) -> dict[str, int]:
         """Return what became of notifications."""
