@@ -50,7 +50,7 @@ def test_one_application_from_attach_to_its_end(
     with urlopen(status["metrics_url"]) as scraped:
         text = scraped.read().decode()
     assert re.search(r'penstock_executors{application="app-.*kind="held".*} 1.0', text)
-    assert re.search(r'penstock_source_offered_records_per_second{.*query="noop"} ', text)
+    assert re.search(r'penstock_query_behind{.*query="noop"} ', text)
     page = tmp_path / "report.html"
     told = ["--journal", str(settings["journal"]), "--html", str(page)]
     assert perform(["report", spark.sparkContext.appName, *told]) == 0
