@@ -14,6 +14,7 @@ import pytest
 from penstock.errors import Unsupported
 from penstock.fleet.reporting import connect_to_fleet
 from penstock.journal.store import journal_at
+from penstock.runtime.telemetry.spans import SpanTeller
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,12 +31,16 @@ def test_without_an_extra_one_sentence_names_it(monkeypatch: pytest.MonkeyPatch)
         journal_at("postgresql://user:secret@host/journal")
     with pytest.raises(Unsupported, match=r"^reporting to Kafka needs .*penstock\[kafka\]$"):
         connect_to_fleet("kafka://host:9092/fleet", "words")
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(Unsupported, match=r"^otlp_endpoint needs OpenTelemetry: .*penstock\[otel\]$"):
+        SpanTeller("http://127.0.0.1:4318/v1/traces", {"application": "app-1", "name": "words"})
 
 
 def test_what_some_need_is_an_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert not [one for one in project["dependencies"] if one.startswith(("psycopg", "confluent"))]
-    assert set(project["optional-dependencies"]) == {"postgres", "kafka"}
+    extras = ("psycopg", "confluent", "opentelemetry")
+    assert not [one for one in project["dependencies"] if one.startswith(extras)]
+    assert set(project["optional-dependencies"]) == {"postgres", "kafka", "otel"}
 
 
 def test_the_lowest_of_every_package_is_tried():
@@ -52,7 +57,7 @@ def test_the_bill_of_materials_names_all_that_is_needed_with_its_version():
     assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "penstock")
     told = {one["name"].lower(): one["version"] for one in bill["components"]}
     # one that is needed, one by way of another package, one of each extra
-    for name in ("numpy", "llvmlite", "psycopg-binary", "confluent-kafka"):
+    for name in ("numpy", "llvmlite", "psycopg-binary", "confluent-kafka", "opentelemetry-proto"):
         assert told[name] == version(name)
     assert "pytest" not in told, "what only tests need is not shipped"
     refs = {one["bom-ref"] for one in bill["components"]} | {bill["metadata"]["component"]["bom-ref"]}

@@ -71,7 +71,7 @@ def _gather(place: str, application: str, seconds: float, prices: PriceSettings)
     since = until - seconds
     with closing(open_journal(place, create=False)) as opened:
         name, names = find_name(opened, application), list_aliases(opened, application)
-        seen, decided = opened.observations(names, since=since), opened.decisions(names, since)
+        seen, decided = opened.outlines(names, since), opened.decisions(names, since)
         done = opened.actions(names, since=since)
         if not (seen or decided or done):
             raise BadInput(f"the journal has nothing of {application!r} since then{_list_names(opened)}")

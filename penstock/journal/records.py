@@ -184,6 +184,12 @@ def read_observation(row: Mapping[str, Any]) -> ObservationRecord:
     return _fill(ObservationRecord, row, queries=queries, warnings=warnings)
 
 
+def read_outline(row: Mapping[str, Any]) -> ObservationRecord:
+    """Read an observation without the details of its queries."""
+    queries = [{key: value for key, value in one.items() if key != "detail"} for one in row["queries"]]
+    return read_observation({**row, "queries": queries})
+
+
 def read_decision(row: Mapping[str, Any]) -> DecisionRecord:
     """Read a decision as it was written."""
     return _fill(DecisionRecord, row, decision_id=row["id"])

@@ -33,6 +33,7 @@ KEYS_KEPT, MEMORIES_KEPT = 200, 10_000
 
 Each kind by itself: runs, of which there are many, must not drive out what an operator said long ago."""
 
+ROWS_AT_ONCE = 500
 LARGEST_NUMBER = 2**31
 """Of a row: PostgreSQL and SQLite refuse to compare with what they cannot hold."""
 
@@ -189,11 +190,10 @@ class Journal:
         return tuple(map(records.read_decision, self._read(query, decisions)))
 
     def observations(
-        self, application: Named = None, limit: int | None = None, since: float | None = None
+        self, application: Named = None, limit: int | None = None
     ) -> tuple[ObservationRecord, ...]:
         """Return observations in the order in which they were written; a limit keeps the latest."""
-        later = _from(observations.c.at, since)
-        query = sa.select(observations).where(*_of(observations, application), *later)
+        query = sa.select(observations).where(*_of(observations, application))
         return tuple(map(records.read_observation, self._read(query, observations, limit)))
 
     def runs(self, application: Named = None, limit: int | None = None) -> tuple[RunRecord, ...]:
@@ -213,6 +213,14 @@ class Journal:
         with self.database.reading() as connection:
             rows = connection.execute(query).mappings().all()
         return tuple(RunRecord(**{k: v for k, v in row.items() if k != "first"}) for row in rows)
+
+    def outlines(self, application: Named, since: float) -> tuple[ObservationRecord, ...]:
+        """Return observations since a time without what only policies need: weeks of them fit into memory."""
+        which = (*_of(observations, application), observations.c.at >= since)
+        query = sa.select(observations).where(*which).order_by(observations.c.id)
+        with self.database.reading() as connection:
+            rows = connection.execute(query.execution_options(yield_per=ROWS_AT_ONCE)).mappings()
+            return tuple(map(records.read_outline, rows))
 
     def remember(self, now: float, owner: str, kind: str, key: str, body: Plain) -> None:
         """Keep what was learned under a name that outlives the driver; the same key is written over."""

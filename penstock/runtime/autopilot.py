@@ -112,6 +112,7 @@ class Autopilot:
             "action_in_flight": self._in_flight(),
             "heartbeat": self._heart.plain(),
             "notifications": self._outlets.notifications() if self._outlets is not None else {},
+            "metrics_url": self._outlets.metrics_url if self._outlets is not None else None,
             "warnings": [*filter(None, [self._heart.describe()]), *self._notes, *self._warnings],
             "error": self._error,
         }

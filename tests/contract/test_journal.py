@@ -46,6 +46,29 @@ def test_an_observation_comes_back_with_its_figures(journal: Journal):
     assert (query.backlog_records, query.batch_seconds, query.period_seconds) == (500.0, 8.0, 10.0)
 
 
+def test_a_span_is_read_without_details(journal: Journal):
+    for now in (10.0, 20.0, 30.0):
+        journal.observed(now, a_window(now))
+        hold(journal, now, f"reason {now}")
+    journal.observed(30.0, a_window(30.0, application="other"))
+    read = journal.outlines((APPLICATION, "alias"), since=20.0)
+    assert [one.at for one in read] == [20.0, 30.0]
+    assert [one.queries[0].detail for one in read] == [{}, {}] and read[0].queries[0].backlog_records == 500.0
+    assert [one.last_at for one in journal.decisions(APPLICATION, since=20.0)] == [30.0], "the same, counted"
+    number = journal.action(intend(journal, 40.0)).action_id
+    assert [one.action_id for one in journal.actions(since=40.0)] == [number] and not journal.actions(
+        since=41.0
+    )
+
+
+def test_an_accepted_rollback_is_known_as_one(journal: Journal):
+    action = a_scale(4)
+    for rollback in (False, True):
+        decision = journal.decided(1.0, APPLICATION, action, Accepted(action, rollback=rollback))
+        journal.intend(1.0, APPLICATION, decision, action, {EXECUTORS: 2})
+    assert [one.rollback for one in journal.actions()] == [False, True]
+
+
 def test_an_application_without_queries_can_be_observed(journal: Journal):
     journal.observed(10.0, a_window(queries=()))
     assert journal.observations(APPLICATION)[0].queries == ()

@@ -37,6 +37,11 @@ class Outlets:
         self._notifier = self._try(lambda: _open_notifier(settings, who))
         self._spans = self._try(lambda: _open_spans(settings, who))
 
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the metrics are served, also where the port was left to the system."""
+        return self._server.url if self._server is not None else None
+
     def notice(self, cycle: Cycle) -> None:
         """Tell what happened in a cycle; returns at once, and raises nothing."""
         try:
@@ -47,7 +52,10 @@ class Outlets:
 
     def tell_hang(self, hangs: str | None) -> None:
         """Tell that the loop hangs, or goes on; called by whoever listens to its heartbeat."""
-        self._tell(tell_heartbeat(time.time(), hangs))
+        try:
+            self._tell(tell_heartbeat(time.time(), hangs))
+        except Exception:
+            log.warning("%s: a heartbeat could not be told", self._application, exc_info=True)
 
     def notifications(self) -> dict[str, int]:
         """Return what became of notifications."""

@@ -12,7 +12,7 @@ from penstock.runtime.telemetry.events import ACTION, DECISION, EFFECT, OUTCOME,
 
 log = logging.getLogger(__name__)
 
-MISSING = "otlp_endpoint needs OpenTelemetry: install Penstock with its extra `otel`, such as '.[otel]'"
+MISSING = "otlp_endpoint needs OpenTelemetry: install penstock with its extra, penstock[otel]"
 EXPORT_SECONDS = 5.0
 SCHEDULE_MILLIS = 1000
 CLOSING_SECONDS = 2.0
@@ -30,7 +30,7 @@ class SpanTeller:
         self, endpoint: str, who: Mapping[str, str], schedule_millis: float = SCHEDULE_MILLIS
     ) -> None:
         try:
-            import requests  # type: ignore[import-untyped]
+            import requests
             from opentelemetry import trace
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import Resource

@@ -25,7 +25,7 @@ def test_a_scale_down_that_no_longer_keeps_up_is_rolled_back_and_not_tried_again
     run.step(hold(), observed=700.0)
     verdict = run.step(hold(), observed=700.0)
     assert size(verdict) == 4
-    assert "does worse" in verdict.action.reason
+    assert verdict.rollback and "does worse" in verdict.action.reason
     run.perform(verdict)
     refused = run.step(scale(2))
     assert isinstance(refused, Rejected)

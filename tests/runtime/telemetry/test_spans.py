@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from contextlib import closing
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from penstock.runtime.telemetry.events import Event
-from penstock.runtime.telemetry.spans import MISSING, SpanTeller
+from penstock.runtime.telemetry.spans import SpanTeller
 from tests.fakes import FixedPolicy, a_scale
 from tests.runtime.test_attach import Bench, bench
 from tests.waiting import wait_for
@@ -92,15 +90,3 @@ def test_no_redirect_is_followed() -> None:
         with closing(SpanTeller(receiver.url + "/v1/traces", WHO)) as spans:
             spans.put(Event("decision", 1.0, "hold", {"decision": "hold"}))
         assert {path for path, _, _ in receiver.received} == {"/v1/traces"}
-
-
-def test_without_the_extra_one_sentence_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['opentelemetry'] = None\n"
-        "from penstock.runtime.telemetry.spans import SpanTeller\n"
-        "from penstock.errors import Unsupported\n"
-        "try: SpanTeller('http://127.0.0.1:1', {'application': 'a', 'name': ''})\n"
-        "except Unsupported as error: print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == MISSING
