@@ -22,6 +22,7 @@ from penstock.commands import (
     offline,
     pipeline,
     policies,
+    recommend,
     run,
 )
 from penstock.commands.printing import DONE, FAILED, complain, report_bad_usage, report_errors
@@ -32,7 +33,14 @@ _OUTPUT_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _COMMANDS: tuple[Callable[..., None], ...] = (
     *(live.watch, live.status, live.health, live.pause, live.resume),
     *(live.state, live.rebalance, live.drain),
-    *(offline.decide, policies.policies, policies.check_policy, offline.simulate, offline.replay),
+    *(
+        offline.decide,
+        policies.policies,
+        policies.check_policy,
+        offline.simulate,
+        offline.replay,
+        recommend.recommend,
+    ),
     *(journal.actions, journal.explain, journal.override, diagnosis.diagnose),
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
