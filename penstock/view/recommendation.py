@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 HEADINGS = ("settings", "hours", "of held", "too small", "p50", "p99", "changes", "sizes")
 EXPLAINED = (
-    "hours: of executors, or of instances; of held: of the hours really held; too small: share of the time in "
-    "which the size could not carry the load; p50, p99: estimated latency; best is the cheapest that is too "
-    f"small no longer than was really the case, or than {SHORT_ALLOWED:.1%}; if none is, the least short"
+    "hours: of executors, or of instances; of held: of the hours really held; too small: share of the time "
+    "in which the size could not carry the load; p50, p99: estimated latency; best is the cheapest that is "
+    f"too small no longer than was really the case, or than {SHORT_ALLOWED:.1%}; if none is, the least short"
 )
 
 
