@@ -214,7 +214,7 @@ class SteadyLevel:
 
     @property
     def newest(self) -> float:
-        """The mean of the last few readings, which lags less behind a level that drifts, and scatters more."""
+        """The mean of the last few readings: it lags less behind a level that drifts, and scatters more."""
         last = list(self._readings)[-FEW:]
         return sum(last) / len(last)
 
