@@ -30,7 +30,8 @@ LEAST_SECONDS = 3600.0
 """Less history than this shows neither costs at several loads nor how a load comes and goes."""
 SHORT_ALLOWED = 0.001
 """The share of the time in which settings may be too small and still be recommended, or as much as it was."""
-POLICIES = ("ds2", "ahead", "ds2-learned", "queueing")
+POLICIES = {"run": ("ds2", "ahead", "queueing"), "pipeline run": ("ds2", "ahead", "ds2-learned", "queueing")}
+"""Where it runs → policies to try beside the one of the settings; on slots ds2-learned is ds2."""
 DIALS: Mapping[str, tuple[float, ...]] = {
     "ahead_risk": (0.01, 0.001, 0.0001),
     "utilisation": (0.6, 0.7, 0.8, 0.9),
@@ -250,7 +251,7 @@ def _list_usable(recording: Recording, settings: Settings, asked: Sequence[str])
         return list(dict.fromkeys(asked))
     place = "run" if isinstance(recording.windows[0], SlotWindow) else "pipeline run"
     usable = []
-    for name in dict.fromkeys((settings.run.policy, *POLICIES)):
+    for name in dict.fromkeys((settings.run.policy, *POLICIES[place])):
         try:
             entry = find_policy(name)
         except BadInput:

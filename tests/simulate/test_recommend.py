@@ -12,10 +12,21 @@ from rich.console import Console
 
 from penstock.cli import perform
 from penstock.dataflow.window import EXECUTORS
+from penstock.decide.ds2.policy import Ds2Policy
+from penstock.decide.goals import Goals
 from penstock.errors import BadInput
 from penstock.journal.store import open_journal
+from penstock.plugins.windows import on_operators
 from penstock.settings.model import Settings
-from penstock.simulate.recommend import AS_RUN, Choice, Demand, Recommendation, _Judge, recommend
+from penstock.simulate.recommend import (
+    AS_RUN,
+    Choice,
+    Demand,
+    Recommendation,
+    _find_demand,
+    _Judge,
+    recommend,
+)
 from penstock.simulate.replay import Recording, read_recording
 from penstock.view.recommendation import render_recommendation
 from tests.simulate.test_batches import spark
@@ -32,10 +43,10 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A journal of two hours in which twice the size was held that is needed."""
+    """A journal of seventy minutes in which twice the size was held that is needed."""
     path = tmp_path_factory.mktemp("journal") / "journal.db"
-    load = "sine:mean=300,amplitude=150,period=7200"
-    recorded(path, experiment=spark(load, duration=7200, noise=0.02, settings=SETTINGS))[0].close()
+    load = "sine:mean=300,amplitude=150,period=4200"
+    recorded(path, experiment=spark(load, duration=4200, noise=0.02, settings=SETTINGS))[0].close()
     return path
 
 
@@ -55,6 +66,13 @@ def test_sizes_are_judged_by_what_windows_needed():
     assert (late["least"], late["most"]) == (2, 8)
     # a growth that takes a window leaves the next one short, too
     assert judge._measure(sizes, delay=60.0)["short_ratio"] == 0.5
+
+
+def test_operators_of_their_own_have_a_need_each():
+    judge = Ds2Policy(Goals(utilisation=1.0, catch_up=604800.0))
+    found = _find_demand(judge, on_operators(75.0, held=3))
+    # 75 records/s over 40 and 30 of one instance; the source is not sized
+    assert found is not None and found.need == pytest.approx({"parse": 1.875, "count": 2.5})
 
 
 def test_the_recommended_settings_are_the_cheapest_that_are_enough(place, capsys, tmp_path):
