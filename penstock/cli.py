@@ -24,6 +24,7 @@ from penstock.commands import (
     offline,
     pipeline,
     policies,
+    recommend,
     report,
     run,
 )
@@ -35,7 +36,8 @@ _OUTPUT_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _COMMANDS: tuple[Callable[..., None], ...] = (
     *(live.watch, live.status, live.health, live.pause, live.resume),
     *(live.state, live.rebalance, live.drain, dashboard.dashboard),
-    *(offline.decide, policies.policies, policies.check_policy, offline.simulate, offline.replay),
+    *(offline.decide, offline.simulate, offline.replay, recommend.recommend),
+    *(policies.policies, policies.check_policy),
     *(journal.actions, journal.explain, journal.override, report.report, diagnosis.diagnose),
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {

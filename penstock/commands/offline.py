@@ -269,7 +269,7 @@ def replay_journal(
 
     place = hide_password(journal)
     try:
-        observations, actions = _read_journal(journal, app)
+        observations, actions = read_journal(journal, app)
         return replay_windows(observations, actions, policy, settings), observations
     except (BadMetrics, JournalUnavailable) as error:
         raise BadInput(f"{place}: cannot be replayed: {error}") from error
@@ -277,7 +277,7 @@ def replay_journal(
         raise BadInput(f"{place}: {error}") from error
 
 
-def _read_journal(journal: str, app: str | None) -> Recorded:
+def read_journal(journal: str, app: str | None) -> Recorded:
     """Read the observations and actions of one application; a journal may hold anything."""
     from penstock.journal.former_runs import list_aliases
     from penstock.journal.store import open_journal

@@ -148,7 +148,7 @@ class UnitReader:
         busy, taken = measure_busy(graph, query.metrics, held), _count_taken(graph, query.metrics)
         waiting = _find_waiting(query, busy)
         if query.metrics.start >= self._read_until:
-            self._follow_queues(query, busy, taken)
+            self._follow_queues(query, taken)
         queued = {name: self._inside(query, name) for name in graph.index}
         return [
             Unit(
@@ -170,13 +170,14 @@ class UnitReader:
             return reading.backlog_records
         return self._queues.get(name, 0.0)
 
-    def _follow_queues(self, query: OperatorQuery, busy: Floats, taken: Floats) -> None:
+    def _follow_queues(self, query: OperatorQuery, taken: Floats) -> None:
         graph, metrics = query.graph, query.metrics
+        busy = _measure_working(graph, metrics)
         given = np.bincount(metrics.operator, weights=metrics.records_out, minlength=len(graph.operators))
         for number, operator in enumerate(graph.operators):
             grown = sum(float(given[feed]) for feed in graph.upstream[number]) - float(taken[number])
             before = self._queues.get(operator.name, 0.0)
-            # an operator that has time left has worked off its queue
+            # an operator that has time left has worked off its queue; instances that do nothing may be dead
             self._queues[operator.name] = max(0.0, before + grown) if busy[number] >= SATURATED else 0.0
 
 
@@ -237,6 +238,15 @@ def measure_busy(graph: LogicalGraph, metrics: MetricWindow, held: Mapping[str, 
     useful = np.bincount(metrics.operator, weights=metrics.useful_seconds, minlength=len(graph.operators))
     instances = np.array([max(1, held.get(operator.name, 1)) for operator in graph.operators])
     share: Floats = useful / (instances * metrics.seconds)
+    return share
+
+
+def _measure_working(graph: LogicalGraph, metrics: MetricWindow) -> Floats:
+    """Return the share of the window in which those instances worked that worked at all; 0 where none did."""
+    size = len(graph.operators)
+    useful = np.bincount(metrics.operator, weights=metrics.useful_seconds, minlength=size)
+    active = np.bincount(metrics.operator, weights=metrics.useful_seconds > 0, minlength=size)
+    share: Floats = useful / (np.maximum(active, 1) * metrics.seconds)
     return share
 
 

@@ -118,8 +118,10 @@ def _describe(kind: Any, place: str, origin: str) -> PolicyEntry:
     sizes = frozenset(getattr(kind, "sizes", {SLOTS, OPERATORS}))
     if not sizes or not sizes <= {SLOTS, OPERATORS}:
         raise BadInput(f"{place}: its `sizes` has neither SLOTS nor OPERATORS, or something else")
-    texts = {text: str(getattr(kind, text, "")) for text in TEXTS}
-    return PolicyEntry(name, texts.pop("summary"), kind, sections, sizes=sizes, origin=origin, **texts)
+    summary, needs, promises, choose_when = (str(getattr(kind, text, "")) for text in TEXTS)
+    return PolicyEntry(
+        name, summary, kind, sections, needs, promises, choose_when, sizes=sizes, origin=origin
+    )
 
 
 def _list_installed_paths() -> list[str]:

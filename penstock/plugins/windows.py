@@ -115,7 +115,7 @@ def spoil(window: ApplicationWindow) -> Iterator[ApplicationWindow]:
     yield _with_query(window, sources={"nobody": SourceRate(1.0, 1.0)})
     yield _with_query(window, graph=fixed)
     yield from _spoil_batches(window) if isinstance(window, SlotWindow) else _spoil_metrics(window)
-    yield replace(window, queries=())
+    yield replace(window, queries=())  # type: ignore[arg-type]
     yield replace(window, queries=(query, query))  # type: ignore[arg-type]
     yield replace(window, executors=())
     yield replace(window, parallelism={})

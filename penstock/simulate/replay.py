@@ -115,7 +115,30 @@ def replay_windows(
     settings: Settings,
 ) -> Replay:
     """Ask the policy and the manager at every observed window of one application, in order."""
-    windows = list(_windows(observations))
+    return replay_recording(read_recording(observations, actions), policy, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The windows of one application and the changes of its size, as a journal has kept them."""
+
+    application: str
+    windows: tuple[ApplicationWindow, ...]
+    changes: tuple[ActionRecord, ...]
+    unreadable: int
+
+    @property
+    def change_seconds(self) -> float:
+        """How long changes of this application mostly take; 0 if none has ended."""
+        ended = [
+            action.ended_at - action.intended_at for action in self.changes if action.ended_at is not None
+        ]
+        return median(ended) if ended else 0.0
+
+
+def read_recording(observations: Sequence[ObservationRecord], actions: Sequence[ActionRecord]) -> Recording:
+    """Read the windows that policies can be asked about; BadInput if there is none."""
+    windows = tuple(_windows(observations))
     if not windows:
         raise BadInput(
             f"none of the {len(observations)} observations says enough to ask a policy: they were written by "
@@ -123,14 +146,17 @@ def replay_windows(
         )
     units = {unit for window in windows for unit in window.parallelism}
     # state that was moved is no change of size
-    changes = [action for action in actions if action.planned and units.issuperset(action.planned)]
-    done = _done_after([window.end for window in windows], changes)
-    taken = [action.ended_at - action.intended_at for action in changes if action.ended_at is not None]
+    changes = tuple(action for action in actions if action.planned and units.issuperset(action.planned))
+    return Recording(observations[0].application, windows, changes, len(observations) - len(windows))
+
+
+def replay_recording(recording: Recording, policy: Policy, settings: Settings) -> Replay:
+    """Ask the policy and the manager at every window, in order."""
+    done = _done_after([window.end for window in recording.windows], recording.changes)
     manager = ScalingManager(settings.manager, settings.bounds, settings.goals)
-    replaying = _Replaying(policy, manager, median(taken) if taken else 0.0)
-    moments = [replaying.ask(window, done.get(window.end)) for window in windows]
-    name = observations[0].application
-    return Replay(name, policy.name, tuple(moments), len(observations) - len(windows))
+    replaying = _Replaying(policy, manager, recording.change_seconds)
+    moments = [replaying.ask(window, done.get(window.end)) for window in recording.windows]
+    return Replay(recording.application, policy.name, tuple(moments), recording.unreadable)
 
 
 @dataclass(slots=True)

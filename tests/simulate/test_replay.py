@@ -32,8 +32,9 @@ def recorded(path, policy="ds2", experiment=None):
     manager = ScalingManager(settings.manager, settings.bounds, settings.goals)
     ports = Ports(source, made, manager, journal, actuator)
     loop = Loop(experiment.name, ports, LoopSettings(policy_interval=settings.manager.policy_interval))
+    interval = int(settings.manager.policy_interval)
     while application.now < experiment.seconds:
-        due = (application.now // 20 + 1) * 20
+        due = (application.now // interval + 1) * interval
         application.advance(due if actuator.ends_at is None else min(due, actuator.ends_at))
         assert loop.tick(float(application.now)).error is None
     return journal, settings

@@ -22,6 +22,8 @@ SUPER_LINEAR = 2
 """So many growths must have brought more than their share before a smaller size is not tried again."""
 MOST_READINGS = 16
 """The most readings in one level: noise of 10 % becomes 2.5 %, and a slow drift is followed."""
+FEW = 4
+"""The readings that tell where a level drifts to."""
 MOST_DIFFERENCES = 64
 LEAST_DIFFERENCES = 3
 """The differences between readings that noise is known from; until then the newest reading counts alone."""
@@ -209,6 +211,12 @@ class SteadyLevel:
     def mean(self) -> float:
         """The present level."""
         return self._mean
+
+    @property
+    def newest(self) -> float:
+        """The mean of the last few readings: it lags less behind a level that drifts, and scatters more."""
+        last = list(self._readings)[-FEW:]
+        return sum(last) / len(last)
 
     @property
     def count(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.dataflow.propagation import round_up
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, OperatorQuery, OperatorWindow, SlotWindow
-from penstock.decide.ds2.capacity import CapacityMemory, SteadyLevel
+from penstock.decide.ds2.capacity import FEW, CapacityMemory, SteadyLevel
 from penstock.decide.ds2.curve import CapacityCurve
 from penstock.decide.ds2.policy import OperatorNeeds, make_proposal, size_operator_query
 from penstock.decide.ds2.settings import LearnedSettings
@@ -41,9 +41,13 @@ class _Sized:
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """The uncertainty of offered rates: standard error, noise of one window, and whether that will last."""
+    """The uncertainty of offered rates: standard error, noise of one window, and whether that will last.
+
+    `risen` is what the last few windows may be times the mean of all, noise counted in.
+    """
 
     error: float = 0.0
+    risen: float = 1.0
     noise: float = 0.0
     settled: bool = True
 
@@ -154,8 +158,9 @@ class LearnedDs2Policy:
         be paid with records that wait.
         """
         exact, utilisation = needed * held / memory.present(), self._goals.utilisation
-        if round_up(exact) > held and utilisation < 1 and exact * margin * utilisation >= held:
-            return self._size_by_curve(memory, held, needed * margin, exact * margin)
+        most = max(margin, doubt.risen)
+        if round_up(exact) > held and utilisation < 1 and exact * most * utilisation >= held:
+            return self._size_by_curve(memory, held, needed * most, exact * most)
         small = exact <= held * (1 + SURE * doubt.noise)
         unsure = round_up(exact / margin) <= held or (small and not doubt.settled)
         if unsure and round_up(exact) > held:
@@ -191,9 +196,15 @@ def _estimate_doubt(levels: Sequence[SteadyLevel]) -> _Doubt:
         return _Doubt()
     return _Doubt(
         error=max(level.error for level in levels),
+        risen=max(map(_find_rise, levels)),
         noise=max(level.noise or 0.0 for level in levels),
         settled=all(level.settled for level in levels),
     )
+
+
+def _find_rise(level: SteadyLevel) -> float:
+    newest = level.newest / level.mean if level.mean > 0 else 1.0
+    return newest * (1 + (level.noise or 0.0) / math.sqrt(FEW))
 
 
 def _get_or_make(entries: dict[Any, Any], key: Any, make: Any, most: int) -> Any:

@@ -52,7 +52,7 @@ class ForecastPolicy:
         for key in (key for key in known if key.startswith(RATES)):
             try:
                 self._source(key.removeprefix(RATES)).recall(known[key])
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
                 useless.append(f"{key}: {error}")
         if isinstance(self.inner, Learner):
             theirs = {key: body for key, body in known.items() if not key.startswith(RATES)}

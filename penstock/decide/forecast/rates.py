@@ -10,12 +10,14 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
+from penstock.decide.forecast.history import RecentWindows
 from penstock.units.fields import Count, Duration, OptionalDuration, Ratio
 from penstock.units.section import Section
 
 BINS_PER_SEASON = 1440
 """Means kept for one season: a minute each where it is a day."""
 SEASONS_KEPT = 2
+MOST_BINS = SEASONS_KEPT * BINS_PER_SEASON
 MOST_PENDING = 512
 FADING = 0.9
 """Share of its weight that a checked forecast keeps when another one is checked: some ten count."""
@@ -23,7 +25,12 @@ BETTER_BY = 0.9
 """A forecast is used if its error is below this share of what no forecast at all would have made."""
 FARTHEST = 3.0
 """A forecast changes the present rate by this factor at most: a trend does not go on for ever."""
+WORST = 10.0
+"""The largest error that counts, as a share of the rate: beyond it a forecast is just wrong."""
+DAY, HOUR = 86400.0, 3600.0
 PRESENT, RECENT, TREND, SEASON = "the present rate", "the mean of the last windows", "trend", "season"
+SHIFTS = {SEASON: 0.0, f"{SEASON}, an hour earlier": -HOUR, f"{SEASON}, an hour later": HOUR}
+"""Ways to use a season of days: one of them may have 23 or 25 hours, for those whose clocks are set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +76,32 @@ class SourceForecast:
     """Takes one reading a window and says what to expect a horizon later."""
 
     settings: ForecastSettings
-    _recent: deque[tuple[float, float]] = field(default_factory=deque)
+    _recent: RecentWindows = field(init=False)
     _bins: dict[int, _Bin] = field(default_factory=dict)
     _pending: deque[tuple[float, dict[str, float]]] = field(
         default_factory=lambda: deque(maxlen=MOST_PENDING)
     )
     _scores: dict[str, _Score] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._recent = RecentWindows(self.settings.trend_windows)
+
     def take(self, start: float, end: float, rate: float) -> Forecast:
         """Learn from a window's rate, and forecast from its end."""
-        if self._recent and end <= self._recent[-1][0]:
-            return Forecast(rate, aside="the window is no newer than the last")
+        broken = self._recent.find_break(start, end)
+        if broken is not None and broken.ends:
+            self._recent.clear()
+            self._pending.clear()
+        if broken is not None and not broken.usable:
+            return Forecast(rate, aside=broken.reason)
+        if not self._recent:
+            self._forget_future(end)
         self._check(start, end, rate)
-        self._remember(end, rate)
+        self._remember(start, end, rate)
         guesses = self._guess(end, rate)
         due = end + self.settings.horizon
         self._pending.append((due, guesses))
-        return self._choose(guesses, rate)
+        return self._choose(guesses, rate) if broken is None else Forecast(rate, aside=broken.reason)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the season so far as plain data, for a later run."""
@@ -98,9 +114,13 @@ class SourceForecast:
         """Take up an earlier run's season; one that was cut otherwise cannot be used."""
         if not math.isclose(float(body["bin_seconds"]), self._bin_seconds):
             raise ValueError("the season has another length now")
-        for index, mean, count in body["bins"]:
-            if math.isfinite(float(mean)) and float(mean) >= 0 and float(count) > 0:
-                self._bins[int(index)] = _Bin(float(mean), float(count))
+        bins: dict[int, _Bin] = {}
+        for index, mean, count in body["bins"][-MOST_BINS:]:
+            if int(index) in bins:
+                raise ValueError("a time of the season is there twice")
+            if math.isfinite(float(mean)) and float(mean) >= 0 and 0 < float(count) < math.inf:
+                bins[int(index)] = _Bin(float(mean), float(count))
+        self._bins = bins
 
     @property
     def _bin_seconds(self) -> float:
@@ -113,12 +133,16 @@ class SourceForecast:
             if due <= start or rate <= 0:
                 continue
             for way, guess in guesses.items():
-                self._scores.setdefault(way, _Score()).add(abs(guess - rate) / rate)
+                self._scores.setdefault(way, _Score()).add(min(WORST, abs(guess - rate) / rate))
 
-    def _remember(self, end: float, rate: float) -> None:
-        self._recent.append((end, rate))
-        while len(self._recent) > self.settings.trend_windows:
-            self._recent.popleft()
+    def _forget_future(self, now: float) -> None:
+        """Forget what was seen at times that have not come yet: the clock was wrong then."""
+        if self.settings.season is not None and self._bins:
+            present = math.floor(now / self._bin_seconds)
+            self._bins = {index: entry for index, entry in self._bins.items() if index <= present}
+
+    def _remember(self, start: float, end: float, rate: float) -> None:
+        self._recent.add(start, end, rate)
         if self.settings.season is None:
             return
         index = math.floor(end / self._bin_seconds)
@@ -126,14 +150,14 @@ class SourceForecast:
             self._bins[index].add(rate)
             return
         self._bins[index] = _Bin(rate)
-        while len(self._bins) > SEASONS_KEPT * BINS_PER_SEASON:
+        while len(self._bins) > MOST_BINS:
             del self._bins[next(iter(self._bins))]
 
     def _guess(self, end: float, rate: float) -> dict[str, float]:
-        guesses = {PRESENT: rate, RECENT: sum(one for _, one in self._recent) / len(self._recent)}
-        ways = {TREND: self._by_trend(end), SEASON: self._by_season(end, guesses[RECENT])}
+        guesses = {PRESENT: rate, RECENT: self._recent.mean}
+        ways = {TREND: self._by_trend(end), **self._by_seasons(end, guesses[RECENT])}
         for way, guess in ways.items():
-            if guess is not None:
+            if guess is not None and math.isfinite(guess):
                 guesses[way] = min(max(guess, rate / FARTHEST), rate * FARTHEST)
         return guesses
 
@@ -141,21 +165,27 @@ class SourceForecast:
         """Extend the line of least squares through the last readings."""
         if len(self._recent) < self.settings.trend_windows:
             return None
-        count = len(self._recent)
-        middle = sum(at for at, _ in self._recent) / count
-        mean = sum(rate for _, rate in self._recent) / count
-        spread = sum((at - middle) ** 2 for at, _ in self._recent)
-        slope = sum((at - middle) * (rate - mean) for at, rate in self._recent) / spread
+        points, count, mean = self._recent.points, len(self._recent), self._recent.mean
+        middle = sum(at for at, _ in points) / count
+        spread = sum((at - middle) ** 2 for at, _ in points)
+        slope = sum((at - middle) * (rate - mean) for at, rate in points) / spread
         # a window's rate is that of its middle, half a window before its end
-        half = (self._recent[-1][0] - self._recent[0][0]) / (count - 1) / 2
+        half = (points[-1][0] - points[0][0]) / (count - 1) / 2
         return mean + slope * (end + self.settings.horizon - (middle - half))
 
-    def _by_season(self, end: float, recent: float) -> float | None:
-        """Take what followed one season ago, in proportion to how that time compares with now."""
+    def _by_seasons(self, end: float, recent: float) -> dict[str, float | None]:
+        """Take what followed one season ago; where that is of days, also an hour earlier and later."""
         season = self.settings.season
         if season is None:
-            return None
-        then = [self._bins.get(math.floor((at - season) / self._bin_seconds)) for at, _ in self._recent]
+            return {}
+        ways = SHIFTS if season % DAY == 0 else {SEASON: 0.0}
+        return {way: self._by_season(season + shift, end, recent) for way, shift in ways.items()}
+
+    def _by_season(self, season: float, end: float, recent: float) -> float | None:
+        """Take what followed so long ago, in proportion to how that time compares with now."""
+        then = [
+            self._bins.get(math.floor((at - season) / self._bin_seconds)) for at, _ in self._recent.points
+        ]
         ahead = self._bins.get(math.floor((end + self.settings.horizon - season) / self._bin_seconds))
         if ahead is None or any(entry is None for entry in then):
             return None
@@ -167,9 +197,12 @@ class SourceForecast:
         checks = {way: score.checks for way, score in self._scores.items()}
         ways = [
             way
-            for way in (TREND, SEASON)
+            for way in (TREND, *SHIFTS)
             if way in guesses and checks.get(way, 0) >= self.settings.least_checks
         ]
+        if not ways and len(self._recent) < self.settings.trend_windows:
+            told = f"{len(self._recent)} of {self.settings.trend_windows} windows seen for a trend"
+            return Forecast(rate, aside=told)
         if not ways:
             return Forecast(rate, aside="no forecast has proved itself yet")
         way = min(ways, key=lambda one: self._scores[one].error)

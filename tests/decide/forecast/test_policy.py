@@ -128,7 +128,7 @@ def test_a_falling_rate_is_not_acted_on_before_its_time():
 
 def test_stepping_aside_is_said_with_its_reason():
     answer = steered(ForecastPolicy(Ds2Policy(FULL), CHOSEN), [100, 300])[-1]
-    assert answer.reason.endswith("; no forecast: no forecast has proved itself yet")
+    assert answer.reason.endswith("; no forecast: 2 of 6 windows seen for a trend")
 
 
 def test_a_source_that_cannot_be_read_is_left_to_the_inner_policy():
