@@ -47,6 +47,8 @@ from penstock.decide.readings import (
 RATES = "rates of "
 """Keys of remembered seasons begin with this; the rest is the query and its source."""
 MOST_SOURCES = 256
+ON_SLOTS = 4.0
+"""Times the risk for executors, whose size is looked at once, until the next decision could take effect."""
 FULL = 0.92
 """The share of its period that a batch is sized to take: batches of the same size differ by as much."""
 BATCH_ERROR = 0.03
@@ -193,7 +195,7 @@ class AheadPolicy:
             useful = sum(float(stage.useful_seconds.sum()) for stage in batch.stages)
             if batch.input_records > 0:
                 executors.cost.take(batch.slots, useful / batch.input_records)
-        rates = self._rates(window, False, BATCH_ERROR, executors.cost.noise)
+        rates = self._rates(window, False, BATCH_ERROR, executors.cost.noise, ON_SLOTS)
         queries = tuple(
             replace(
                 query,
