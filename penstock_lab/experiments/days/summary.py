@@ -36,7 +36,9 @@ def _summarise_policy(rows: Sequence[Row], policy: str) -> dict[str, float]:
         "worst_short_ratio": _worst(can, lambda row: row["short_ratio"]),
         "worst_late_ratio": _worst(can, lambda row: row["late_ratio"]),
         "worst_over_beyond_bound": _worst([row for row in can if row["capacity"] != BATCHES], _beyond),
-        "worst_over_beyond_bound_batches": _worst([row for row in can if row["capacity"] == BATCHES], _beyond),
+        "worst_over_beyond_bound_batches": _worst(
+            [row for row in can if row["capacity"] == BATCHES], _beyond
+        ),
         "second_spike_late_s": _worst(
             [row for row in own if "second_spike_late_s" in row], lambda row: row["second_spike_late_s"]
         ),
@@ -68,5 +70,6 @@ def _count_unbeaten(rows: Sequence[Row], own: Row) -> int:
     """Count the rivals that hold no more on this case, or are late for fewer seconds."""
     others = [_find(rows, own, rival) for rival in RIVALS]
     return sum(
-        other["held_ratio"] <= own["held_ratio"] or other["late_ratio"] < own["late_ratio"] for other in others
+        other["held_ratio"] <= own["held_ratio"] or other["late_ratio"] < own["late_ratio"]
+        for other in others
     )

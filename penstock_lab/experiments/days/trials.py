@@ -68,17 +68,17 @@ def default_policy() -> str:
     return Settings().run.policy
 
 
-def run_case(case: Case) -> list[Row]:
-    """Run all systems on one case."""
-    experiment = make_experiment(case)
+def run_case(case: Case, given: Experiment | None = None) -> list[Row]:
+    """Run all systems on one case, or on a part of it."""
+    experiment = make_experiment(case) if given is None else given
     oracle = least_instances(experiment)
     bound = find_bound(experiment, RUN_SEED)
     peak = np.broadcast_to(oracle.max(axis=0), oracle.shape).copy()
     runs: list[tuple[str, Run, Measures]] = [(BOUND, bound.run, bound.measures)]
     fixed = follow_sizes(experiment, peak, FIXED, RUN_SEED)
     runs.append((FIXED, fixed, measure(fixed, oracle)))
-    for system, (policy, given) in SYSTEMS.items():
-        own = replace(experiment, settings=_choose_settings(experiment, given))
+    for system, (policy, own_settings) in SYSTEMS.items():
+        own = replace(experiment, settings=_choose_settings(experiment, own_settings))
         done = run_policy(own, make_policy(policy, own.settings), RUN_SEED)
         runs.append((system, done, measure(done, oracle)))
     return [_make_row(case, system, done, figures, bound) for system, done, figures in runs]
