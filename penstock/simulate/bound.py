@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from numpy.lib.stride_tricks import sliding_window_view
 
 from penstock.dataflow.metrics import Floats, Integers
@@ -37,6 +39,7 @@ SPARES = (0, 1)
 MARGINS = (-0.2, 4.0)
 HALVINGS = 11
 DAY = 86400
+Number = TypeVar("Number", np.int64, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +83,7 @@ class _Search:
         self.interval = int(experiment.settings.manager.policy_interval)
         scaling = experiment.scenario.scaling
         self.warm_up = int(scaling.warm_up)
+        # what is to be warm at a time is held from the warm-up before on
         self.ahead = int(experiment.scenario.metrics_lag) + int(scaling.pause) + self.warm_up
         """Seconds from the end of a window until a decision by it has its full effect."""
         self.units = np.flatnonzero(experiment.scaled)
@@ -149,6 +153,7 @@ class _Search:
 
     def _try(self, predicted: Floats, margin: float, spare: int) -> _Found:
         sizes = self._size(predicted * (1 + margin), spare)
+        sizes = _largest_of(sizes[::-1], 1 + -(-self.warm_up // self.interval))[::-1]
         places = np.arange(len(self._short[self.units[0]]))
         held = [sizes[: len(places), unit] for unit in self.units]
         short = [self._short[unit][places, counts] for unit, counts in zip(self.units, held, strict=True)]
@@ -203,21 +208,17 @@ class _Search:
     def spread(self, sizes: Integers) -> Integers:
         """Return what is held in each second: a decision holds until the next takes effect.
 
-        Before the first one the oracle's largest size of that time is held. What is to be warm at a time is
-        there the warm-up earlier.
+        Before the first one the oracle's largest size of that time is held.
         """
         seconds, first = self.experiment.seconds, self.interval + self.ahead
         held = np.empty((seconds, sizes.shape[1]), dtype=np.int64)
         held[:first] = self.least[:first].max(axis=0)
         held[first:] = np.repeat(sizes, self.interval, axis=0)[: max(0, seconds - first)]
-        if self.warm_up:
-            later = np.concatenate([held[self.warm_up :], np.repeat(held[-1:], self.warm_up, axis=0)])
-            held = np.maximum(held, later[:seconds])
         return held
 
 
-def _largest_of(rates: Floats, count: int) -> Floats:
+def _largest_of(rates: NDArray[Number], count: int) -> NDArray[Number]:
     """Return at each place the largest of the last so many."""
     padded = np.concatenate([np.repeat(rates[:1], count - 1, axis=0), rates])
-    largest: Floats = sliding_window_view(padded, count, axis=0).max(axis=2)
+    largest: NDArray[Number] = sliding_window_view(padded, count, axis=0).max(axis=2)
     return largest

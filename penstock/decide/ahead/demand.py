@@ -14,7 +14,7 @@ from penstock.dataflow.metrics import Floats
 from penstock.decide.ahead.season import Season
 from penstock.decide.ahead.trend import FARTHEST, RateTrend
 
-HALVINGS = 20
+HALVINGS = 40
 ALIKE = 1.2
 """Rates that scatter by so many times the noise of other readings are taken to be measured no better."""
 LONGEST_GAP = 30.0
@@ -70,7 +70,7 @@ class SourceDemand:
 
 
 def find_quantile(weights: Floats, means: Floats, deviations: Floats, risk: float) -> float:
-    """Return the value that a mixture of normal distributions, in rows of the same weights, exceeds so often."""
+    """Return what a mixture of normal distributions exceeds so often; every row has the same weights."""
     deviations = np.maximum(deviations, 1e-12)
     low, high = 0.0, float((means + 8 * deviations).max())
     for _ in range(HALVINGS):

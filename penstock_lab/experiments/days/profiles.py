@@ -65,6 +65,13 @@ def make_busy(random: np.random.Generator) -> Floats:
     return load * np.exp(0.03 * _stray(random, len(share), 300))
 
 
+def make_jagged(random: np.random.Generator) -> Floats:
+    """Go in straight lines from one load to another that has little to do with it, every other minute."""
+    steps = np.cumsum(random.uniform(60, 180, 400))
+    loads = np.exp(0.35 * random.standard_normal(400))
+    return np.interp(np.arange(6 * HOUR), steps, loads)
+
+
 def _stray(random: np.random.Generator, count: int, seconds: float) -> Floats:
     """Return normal values that remember so many seconds, with a deviation of one."""
     keep = np.exp(-1 / seconds)
@@ -82,7 +89,7 @@ MADE: Mapping[str, Callable[[np.random.Generator], Floats]] = {
     "flash": make_flash,
     "week": make_week,
 }
-TUNED_ON: Mapping[str, Callable[[np.random.Generator], Floats]] = {"busy": make_busy}
+TUNED_ON: Mapping[str, Callable[[np.random.Generator], Floats]] = {"busy": make_busy, "jagged": make_jagged}
 """Days that the benchmark does not show: they, and the others under other seeds, are there to tune on."""
 
 

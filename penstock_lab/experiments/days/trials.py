@@ -129,11 +129,11 @@ def _count_peak(run: Run, seconds: int) -> float:
 
 NOTES = (
     f"every day is scaled so that the oracle holds {PEAK_SIZE} at its peak; at most 64 are allowed",
-    "a change is there after delay_s; what is new has half its speed for 10 s more; metrics are known 5 s late",
+    "a change is there after delay_s; what is new has half its speed for 10 s; metrics are known 5 s late",
     "noise is relative, on rates and on times, and the same for all instances of an operator",
     "late: over a latency of 10 s, of 30 s where batches are triggered every 10 s",
-    f"{BOUND}: exact capacities, the same delay and noise, the best of a family of predictors in hindsight that "
-    "is short in at most 0.1 % of the seconds; it may change its size in every interval, also during a change",
-    "flink and keda run without the manager's guardrails; keda-rate is told what an instance takes at the peak",
+    f"{BOUND}: exact capacities, the same delay and noise, the best of a family of predictors in hindsight "
+    "that is short in at most 0.1 % of the seconds; it may change its size also during a change",
+    "flink and keda run without the manager's guardrails; keda-rate knows what an instance takes at the peak",
     "a week is told in fourteen hours, recorded days of numenta/NAB in six",
 )

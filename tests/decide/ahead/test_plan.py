@@ -1,4 +1,4 @@
-"""What a size can do, how long a change takes, how many spares there are, and when less has paid for itself."""
+"""What a size can do, how long a change takes, how many spares there are, and when less has paid."""
 
 from __future__ import annotations
 
