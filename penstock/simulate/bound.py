@@ -14,8 +14,8 @@ from itertools import product
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from penstock.dataflow.metrics import Floats, Integers
 from penstock.dataflow.propagation import ROUNDING_TOLERANCE, propagate_rates
