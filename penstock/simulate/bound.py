@@ -86,7 +86,7 @@ class _Search:
         # what is to be warm at a time is held from the warm-up before on
         self.ahead = int(experiment.scenario.metrics_lag) + int(scaling.pause) + self.warm_up
         """Seconds from the end of a window until a decision by it has its full effect."""
-        self.units = np.flatnonzero(experiment.scaled)
+        self.units: list[int] = np.flatnonzero(experiment.scaled).tolist()
         self.fails = bool(experiment.scenario.failures)
         self._reached = [np.maximum.accumulate(table) for table in experiment.capacities]
         self.readings = self._read(seed)
@@ -100,7 +100,8 @@ class _Search:
         exact = offered.reshape(count, self.interval, len(numbers)).mean(axis=1)
         noise = self.experiment.scenario.noise
         factors = 1 + noise * make_generator(seed, BOUND).standard_normal(exact.shape)
-        return exact * np.maximum(LEAST_FACTOR, factors)
+        read: Floats = exact * np.maximum(LEAST_FACTOR, factors)
+        return read
 
     def predictions(self) -> Iterator[tuple[str, Floats]]:
         """Yield each predictor's name and its rates, a row for each window by which it decides."""
@@ -120,13 +121,14 @@ class _Search:
         """Extend the line through the last readings to the middle of the time that a decision is for."""
         padded = np.concatenate([np.repeat(self.readings[:1], windows - 1, axis=0), self.readings])
         last = sliding_window_view(padded, windows, axis=0)
-        mean = last.mean(axis=2)
+        mean: Floats = last.mean(axis=2)
         if not slope:
             return mean
         place = np.arange(windows) - (windows - 1) / 2
         rise = (last @ place) / (place @ place)
         steps = (self.ahead + self.interval / 2) / self.interval + windows / 2
-        return np.maximum(0.0, mean + slope * rise * steps)
+        line: Floats = np.maximum(0.0, mean + slope * rise * steps)
+        return line
 
     def _look_back(self) -> Floats | None:
         """Return what was read a day before the time that a decision is for, and around it."""
@@ -176,7 +178,7 @@ class _Search:
         short: dict[int, Floats] = {}
         over: dict[int, Floats] = {}
         starts = np.arange(0, max(1, experiment.seconds - first), self.interval)
-        for unit in self.units.tolist():
+        for unit in self.units:
             table = self._reached[unit]
             needed = np.searchsorted(table, demand[first:, unit] * (1 - ROUNDING_TOLERANCE))
             needed = np.minimum(needed, int(np.argmax(table)))

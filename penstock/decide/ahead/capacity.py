@@ -61,8 +61,8 @@ class CostLine:
 
     def _fit(self) -> tuple[float, float, Floats]:
         """Return the cost of one alone, what each further one adds, and how uncertain both are; relative."""
-        covariance = np.linalg.inv(self.precision + PRIOR)
-        base, slope = (covariance @ self.moment).tolist()
+        covariance: Floats = np.linalg.inv(self.precision + PRIOR).astype(np.float64)
+        base, slope = map(float, covariance @ self.moment)
         if slope < 0:
             # more instances do not make records cheaper: the mean is all that is seen
             base, slope = float(self.moment[0] / self.precision[0, 0]), 0.0

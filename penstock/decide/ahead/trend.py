@@ -105,8 +105,9 @@ class RateTrend:
     @property
     def weights(self) -> Floats:
         """How much each filter counts."""
-        weights = np.maximum(np.exp(self.logs), LEAST_WEIGHT)
-        return weights / weights.sum()
+        weights: Floats = np.maximum(np.exp(self.logs), LEAST_WEIGHT)
+        weights /= weights.sum()
+        return weights
 
     @property
     def level(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -74,13 +75,14 @@ def make_jagged(random: np.random.Generator) -> Floats:
 
 def _stray(random: np.random.Generator, count: int, seconds: float) -> Floats:
     """Return normal values that remember so many seconds, with a deviation of one."""
-    keep = np.exp(-1 / seconds)
+    keep = math.exp(-1 / seconds)
     strayed = np.empty(count)
     value = 0.0
     for second, shock in enumerate(random.standard_normal(count).tolist()):
         value = keep * value + shock
         strayed[second] = value
-    return strayed * np.sqrt(1 - keep**2)
+    strayed *= math.sqrt(1 - keep**2)
+    return strayed
 
 
 MADE: Mapping[str, Callable[[np.random.Generator], Floats]] = {
@@ -105,7 +107,8 @@ def make_day(name: str, seed: int) -> Floats:
         load = makers[name](np.random.default_rng([seed, sum(name.encode())]))
     else:
         load = read_recorded(RECORDED / f"{name}.csv")
-    return np.maximum(load / load.max(), LEAST)
+    relative: Floats = np.maximum(load / load.max(), LEAST)
+    return relative
 
 
 def read_recorded(path: Path) -> Floats:
