@@ -35,6 +35,7 @@ from penstock.decide.sage.settings import ClusterLimits, SageSettings
 from penstock.errors import BadSettings
 from penstock.migrate.settings import MigrationSettings
 from penstock.observe.settings import ExecutorMetricsSettings, ObserveSettings, ServiceSettings
+from penstock.settings.dashboard import DashboardSettings
 from penstock.settings.run import (
     FuseSettings,
     MembershipSettings,
@@ -42,7 +43,6 @@ from penstock.settings.run import (
     default_journal,
     default_runtime_directory,
 )
-from penstock.settings.dashboard import DashboardSettings
 from penstock.settings.sources import (
     Given,
     from_arguments,

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from penstock.dataflow.metrics import Floats, Integers
 from penstock.dataflow.propagation import ROUNDING_TOLERANCE, propagate_rates
@@ -37,6 +39,7 @@ SPARES = (0, 1)
 MARGINS = (-0.2, 4.0)
 HALVINGS = 11
 DAY = 86400
+Number = TypeVar("Number", np.int64, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +83,10 @@ class _Search:
         self.interval = int(experiment.settings.manager.policy_interval)
         scaling = experiment.scenario.scaling
         self.warm_up = int(scaling.warm_up)
+        # what is to be warm at a time is held from the warm-up before on
         self.ahead = int(experiment.scenario.metrics_lag) + int(scaling.pause) + self.warm_up
         """Seconds from the end of a window until a decision by it has its full effect."""
-        self.units = np.flatnonzero(experiment.scaled)
+        self.units: list[int] = np.flatnonzero(experiment.scaled).tolist()
         self.fails = bool(experiment.scenario.failures)
         self._reached = [np.maximum.accumulate(table) for table in experiment.capacities]
         self.readings = self._read(seed)
@@ -96,7 +100,8 @@ class _Search:
         exact = offered.reshape(count, self.interval, len(numbers)).mean(axis=1)
         noise = self.experiment.scenario.noise
         factors = 1 + noise * make_generator(seed, BOUND).standard_normal(exact.shape)
-        return exact * np.maximum(LEAST_FACTOR, factors)
+        read: Floats = exact * np.maximum(LEAST_FACTOR, factors)
+        return read
 
     def predictions(self) -> Iterator[tuple[str, Floats]]:
         """Yield each predictor's name and its rates, a row for each window by which it decides."""
@@ -116,13 +121,14 @@ class _Search:
         """Extend the line through the last readings to the middle of the time that a decision is for."""
         padded = np.concatenate([np.repeat(self.readings[:1], windows - 1, axis=0), self.readings])
         last = sliding_window_view(padded, windows, axis=0)
-        mean = last.mean(axis=2)
+        mean: Floats = last.mean(axis=2)
         if not slope:
             return mean
         place = np.arange(windows) - (windows - 1) / 2
         rise = (last @ place) / (place @ place)
         steps = (self.ahead + self.interval / 2) / self.interval + windows / 2
-        return np.maximum(0.0, mean + slope * rise * steps)
+        line: Floats = np.maximum(0.0, mean + slope * rise * steps)
+        return line
 
     def _look_back(self) -> Floats | None:
         """Return what was read a day before the time that a decision is for, and around it."""
@@ -149,6 +155,7 @@ class _Search:
 
     def _try(self, predicted: Floats, margin: float, spare: int) -> _Found:
         sizes = self._size(predicted * (1 + margin), spare)
+        sizes = _largest_of(sizes[::-1], 1 + -(-self.warm_up // self.interval))[::-1]
         places = np.arange(len(self._short[self.units[0]]))
         held = [sizes[: len(places), unit] for unit in self.units]
         short = [self._short[unit][places, counts] for unit, counts in zip(self.units, held, strict=True)]
@@ -171,7 +178,7 @@ class _Search:
         short: dict[int, Floats] = {}
         over: dict[int, Floats] = {}
         starts = np.arange(0, max(1, experiment.seconds - first), self.interval)
-        for unit in self.units.tolist():
+        for unit in self.units:
             table = self._reached[unit]
             needed = np.searchsorted(table, demand[first:, unit] * (1 - ROUNDING_TOLERANCE))
             needed = np.minimum(needed, int(np.argmax(table)))
@@ -203,21 +210,17 @@ class _Search:
     def spread(self, sizes: Integers) -> Integers:
         """Return what is held in each second: a decision holds until the next takes effect.
 
-        Before the first one the oracle's largest size of that time is held. What is to be warm at a time is
-        there the warm-up earlier.
+        Before the first one the oracle's largest size of that time is held.
         """
         seconds, first = self.experiment.seconds, self.interval + self.ahead
         held = np.empty((seconds, sizes.shape[1]), dtype=np.int64)
         held[:first] = self.least[:first].max(axis=0)
         held[first:] = np.repeat(sizes, self.interval, axis=0)[: max(0, seconds - first)]
-        if self.warm_up:
-            later = np.concatenate([held[self.warm_up :], np.repeat(held[-1:], self.warm_up, axis=0)])
-            held = np.maximum(held, later[:seconds])
         return held
 
 
-def _largest_of(rates: Floats, count: int) -> Floats:
+def _largest_of(rates: NDArray[Number], count: int) -> NDArray[Number]:
     """Return at each place the largest of the last so many."""
     padded = np.concatenate([np.repeat(rates[:1], count - 1, axis=0), rates])
-    largest: Floats = sliding_window_view(padded, count, axis=0).max(axis=2)
+    largest: NDArray[Number] = sliding_window_view(padded, count, axis=0).max(axis=2)
     return largest

@@ -190,7 +190,8 @@ def _find_arrival(flow: Flow, ages: Ages, second: int, i: int) -> float:
     ages.head[i] = head
     start, end = ages.arrived_by[head, i], ages.arrived_by[head + 1, i]
     share = (gone - start) / (end - start) if end > start else 0.0
-    return head + min(1.0, max(0.0, share))
+    came: float = head + min(1.0, max(0.0, share))
+    return came
 
 
 @numba.njit(cache=True, inline="always")

@@ -87,7 +87,7 @@ def find_short(run: Run, least: Integers) -> NDArray[np.bool_]:
         if experiment.scenario.interference:
             possible = possible * _slow_down(experiment, least)
     needed = np.minimum(demand, possible) * (1 - ROUNDING_TOLERANCE)
-    short: NDArray[np.bool_] = (run.capable < needed)[:, scaled].any(axis=1)
+    short: NDArray[np.bool_] = np.any(np.less(run.capable, needed)[:, scaled], axis=1)
     return short
 
 

@@ -80,6 +80,8 @@ PARTS: tuple[ReportPart, ...] = (
           (45, 100), "dashboard:run", "penstock:judge_dashboard", bench="dashboard", needs=("selenium",)),
     _part("policies", "All policies side by side, simulated", f"{OWN}; AuTraScale, tables II and III",
           (None, 1500), "policies:run", "penstock:judge_policies", bench="policies"),
+    _part("days", "Made and recorded days, simulated: policies, rivals and the causal bound", OWN,
+          (None, 2700), "days.trials:run", "days:judge_days", bench="days"),
     _part("word-count", "DS2 against Spark's dynamic allocation on a real cluster",
           "DS2, figures 1, 6, 7 and 8",
           (190, 1690), "word_count:run", "ds2.word_count:judge", bench="wordcount"),

@@ -13,6 +13,8 @@ MEMORY = 0.995
 """The share of its weight that a reading keeps when another one comes: some 200 count."""
 USUAL_SLOPE = 0.02
 """How much dearer each further instance may make a record, relative, before anything was seen: deviation."""
+PRIOR = np.diag([1e-6, 1 / USUAL_SLOPE**2])
+LEAST_COST = 1e-9
 FIRST_NOISE = 0.05
 LEAST_NOISE = 1e-3
 NOISE_MEMORY = 0.97
@@ -51,24 +53,27 @@ class CostLine:
 
     def predict(self, instances: int) -> tuple[float, float]:
         """Return the cost beside so many, and its relative standard deviation."""
-        prior = np.diag([1e-6, 1 / USUAL_SLOPE**2])
-        covariance = np.linalg.inv(self.precision + prior)
-        base, slope = covariance @ self.moment
+        base, slope, covariance = self._fit()
         features = np.array([1.0, instances - 1.0])
-        if slope < 0:
-            # more instances do not make records cheaper: the mean is all that is seen
-            base, slope = float(self.moment[0] / self.precision[0, 0]), 0.0
-        cost = max(1e-9, float(base + slope * features[1]))
+        cost = max(LEAST_COST, base + slope * (instances - 1))
         deviation = math.sqrt(max(0.0, float(features @ covariance @ features)))
         return cost * self.scale, deviation / cost
 
+    def _fit(self) -> tuple[float, float, Floats]:
+        """Return the cost of one alone, what each further one adds, and how uncertain both are; relative."""
+        covariance: Floats = np.linalg.inv(self.precision + PRIOR).astype(np.float64)
+        base, slope = map(float, covariance @ self.moment)
+        if slope < 0:
+            # more instances do not make records cheaper: the mean is all that is seen
+            base, slope = float(self.moment[0] / self.precision[0, 0]), 0.0
+        return base, slope, covariance
+
     def least_instances(self, rate: float, most: int) -> int:
         """Return the fewest instances that take so many records a second; the best there is if none do."""
-        best, largest = 1, 0.0
-        for instances in range(1, most + 1):
-            capacity = instances / self.predict(instances)[0]
-            if capacity >= rate:
-                return instances
-            if capacity > largest:
-                best, largest = instances, capacity
-        return best
+        if not self.readings:
+            return 1
+        base, slope, _ = self._fit()
+        counts = np.arange(1, most + 1)
+        capacity = counts / (np.maximum(LEAST_COST, base + slope * (counts - 1)) * self.scale)
+        enough = np.flatnonzero(capacity >= rate)
+        return int(counts[enough[0] if len(enough) else np.argmax(capacity)])

@@ -14,7 +14,9 @@ from penstock.dataflow.metrics import Floats
 from penstock.decide.ahead.season import Season
 from penstock.decide.ahead.trend import FARTHEST, RateTrend
 
-HALVINGS = 20
+HALVINGS = 40
+ALIKE = 1.2
+"""Rates that scatter by so many times the noise of other readings are taken to be measured no better."""
 LONGEST_GAP = 30.0
 """Windows without a reading after which a trend begins anew: it would be drawn through nothing."""
 
@@ -52,7 +54,7 @@ class SourceDemand:
         reading for which the measurement is to blame: what scatters beyond it is the load itself.
         """
         weights, means, deviations = self.trend.expect(np.array(moments))
-        jagged = max(0.0, self.trend.noise**2 - measured**2)
+        jagged = max(0.0, self.trend.noise**2 - (ALIKE * measured) ** 2)
         spread = np.sqrt(deviations**2 + means**2 * (jagged + others**2))
         level = self.trend.level
         found = min(find_quantile(weights / len(moments), means, spread, risk), FARTHEST * level)
@@ -68,7 +70,7 @@ class SourceDemand:
 
 
 def find_quantile(weights: Floats, means: Floats, deviations: Floats, risk: float) -> float:
-    """Return the value that a mixture of normal distributions, in rows of the same weights, exceeds so often."""
+    """Return what a mixture of normal distributions exceeds so often; every row has the same weights."""
     deviations = np.maximum(deviations, 1e-12)
     low, high = 0.0, float((means + 8 * deviations).max())
     for _ in range(HALVINGS):

@@ -1,4 +1,4 @@
-"""When to change: how long a change takes, how many spares failures ask for, when less has paid for itself."""
+"""How long a change takes, how many spares failures ask for, and when less has paid for itself."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from scipy.special import pdtrc
 DELAYS_KEPT = 12
 LONGEST_MEMORY = 3600.0
 MOST_SPARES = 3
+LEAST_TIMES = 0.1
+"""The share of the usual risk that is taken at the least, however often a size was too small."""
 FIRST_LIFE = 6 * 3600.0
 """Seconds of observation that count as having seen no failure: one death is not yet a habit."""
 
@@ -68,6 +70,24 @@ class Deaths:
             return 0
         expected = self.count / self.observed * exposure
         return next((k for k in range(MOST_SPARES) if pdtrc(k, expected) <= risk), MOST_SPARES)
+
+
+@dataclass(slots=True)
+class Caution:
+    """Takes less risk after having been short, and more again while it is not.
+
+    A time that is short halves the risk, any other raises it by the rate at which both balance where the
+    share of times that are short is the risk (adaptive conformal inference, Gibbs and Candès 2021, with
+    steps in the logarithm).
+    """
+
+    risk: float
+    times: float = 1.0
+
+    def look(self, is_short: bool) -> None:
+        """Note whether a window was short."""
+        step = -1.0 if is_short else self.risk
+        self.times = min(1.0, max(LEAST_TIMES, self.times * 2**step))
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from penstock.dataflow.window import (
 )
 from penstock.decide.ahead.capacity import CostLine
 from penstock.decide.ahead.demand import SourceDemand
-from penstock.decide.ahead.plan import ChangeClock, Deaths, Savings
+from penstock.decide.ahead.plan import Caution, ChangeClock, Deaths, Savings
 from penstock.decide.ahead.season import Season
 from penstock.decide.ahead.settings import AheadSettings
 from penstock.decide.ds2.slots import SharedSlots
@@ -47,14 +47,18 @@ from penstock.decide.readings import (
 RATES = "rates of "
 """Keys of remembered seasons begin with this; the rest is the query and its source."""
 MOST_SOURCES = 256
+ON_SLOTS = 4.0
+"""Times the risk for executors, whose size is looked at once, until the next decision could take effect."""
 FULL = 0.92
 """The share of its period that a batch is sized to take: batches of the same size differ by as much."""
 BATCH_ERROR = 0.03
 """Relative deviation of the costs of batches, beside what their scatter takes."""
 LOOKS = ((False, 10.0), (True, 30.0), (True, 3.0))
-"""How far a size is looked at, and with how many times the risk. One that is held is given up for a larger one
-only beyond three times the risk for which it was taken, so that it is kept a while. A change is under way in a
-tenth of the time at most, so that what may come after it counts less; but none is made smaller for that."""
+"""Whether to look beyond the next change, and with how many times the risk: for what is held, for a size to
+grow to, and for one to shrink to. In most moments more is held than is needed, since sizes are whole and are
+kept a while: for the risk over all of them to be the one asked for, it may be ten times as large in a moment.
+What may come after the next change counts less, as few moments are followed by one; and a size is shrunk to
+with less risk than it would be kept for, or it would soon grow again."""
 MOST_EARLY = 0.2
 """The share of a size that is taken early at the most, to save later changes."""
 LONGEST_CATCH_UP = 120.0
@@ -70,6 +74,8 @@ class _Unit:
     savings: Savings = field(default_factory=Savings)
     held: int = 0
     held_since: float = 0.0
+    per_offered: float = 0.0
+    """Records that it is fed for each one that sources are offered."""
 
 
 def choose_size(held: int, until_next: int, after_growth: int, after_shrinking: int) -> int:
@@ -95,6 +101,7 @@ class AheadPolicy:
         self._units: dict[str, _Unit] = {}
         self._asides: dict[str, str] = {}
         self._settled_from = 0.0
+        self._caution = Caution(settings.risk)
 
     def watch(self, window: ApplicationWindow) -> None:
         """Learn from a window about which nothing is asked: the load goes on while a size changes."""
@@ -107,6 +114,19 @@ class AheadPolicy:
                 demand, rate = self._source(f"{query.name}/{name}"), query.sources[name].offered_per_second
                 aside = demand.take(window.start, window.end, rate, self._clock.delay)
                 self._asides[f"{query.name}/{name}"] = aside
+        self._caution.look(self._is_short(window))
+
+    def _is_short(self, window: ApplicationWindow) -> bool:
+        """Tell whether what is held takes less than is offered now, or a batch outlasted its period."""
+        if isinstance(window, SlotWindow):
+            ended = [(query.period_seconds, batch) for query in window.queries for batch in query.batches]
+            return any(period and batch.seconds > period for period, batch in ended)
+        level = sum(demand.trend.level for demand in self._sources.values())
+        for name, held in window.parallelism.items():
+            unit = self._units.get(name)
+            if unit and unit.cost.readings and level * unit.per_offered * unit.cost.predict(held)[0] > held:
+                return True
+        return False
 
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Propose the least size that is safe until the size after it could be there."""
@@ -174,7 +194,7 @@ class AheadPolicy:
     ) -> dict[str, float]:
         """Return for each source the rate that is exceeded with so many times the risk only."""
         moments = self._moments(window, acting)
-        risk = min(0.4, self._settings.risk * times)
+        risk = min(0.4, self._settings.risk * times * self._caution.times)
         return {
             f"{query.name}/{name}": self._source(f"{query.name}/{name}").quantile(
                 window.end, moments, risk, others, noise
@@ -193,7 +213,7 @@ class AheadPolicy:
             useful = sum(float(stage.useful_seconds.sum()) for stage in batch.stages)
             if batch.input_records > 0:
                 executors.cost.take(batch.slots, useful / batch.input_records)
-        rates = self._rates(window, False, BATCH_ERROR, executors.cost.noise)
+        rates = self._rates(window, False, BATCH_ERROR, executors.cost.noise, ON_SLOTS)
         queries = tuple(
             replace(
                 query,
@@ -254,11 +274,16 @@ class AheadPolicy:
             ahead = self._rates(window, acting, others, noise, times)
             offered = {name: ahead[f"{query.name}/{name}"] + waiting[name] for name in graph.sources}
             found.append(propagate_targets(graph, rates, offered, beside))
+        present = {name: query.sources[name].offered_per_second for name in graph.sources}
+        propagated = dict(zip(graph.names, propagate_targets(graph, rates, present, {}), strict=True))
         for name, *targets in zip(graph.names, *found, strict=True):
             if name in scaled:
                 cost, held = self._units[name].cost, window.parallelism[name]
                 sizes = [cost.least_instances(target, self._bounds.most) for target in targets]
                 needs[name] = choose_size(held, *sizes)
+                offered_now = sum(source.offered_per_second for source in query.sources.values())
+                now = propagated[name] / offered_now if offered_now > 0 else 0.0
+                self._units[name].per_offered = now
         return None
 
     def _learn_costs(

@@ -53,8 +53,8 @@ class Season:
 
     def _check(self, end: float, rate: float, before: float) -> None:
         while self._awaited and self._awaited[0][0] <= end:
-            _, said, then = self._awaited.popleft()
-            came = rate - then >= CAME * (said - then)
+            _, said, present = self._awaited.popleft()
+            came = rate - present >= CAME * (said - present)
             self._hits, self._misses = self._hits + came, self._misses + (not came)
         then = self._mean(end - self.seconds)
         if then is not None and rate > 0:

@@ -18,7 +18,7 @@ class AheadSettings(Section):
     risk: Ratio = Field(
         0.001,
         gt=0,
-        lt=0.5,
+        le=1,
         description="The share of the time in which `ahead` may be too small: it holds the least size that "
         "is not more likely than this to be short before a larger one could be there.",
     )

@@ -16,7 +16,7 @@ import numpy as np
 from penstock.dataflow.metrics import Floats
 
 HASTES = (
-    *((1e-4, 5e-7), (3e-4, 3e-6), (1e-3, 2e-5), (3e-3, 1e-4)),
+    *((1e-4, 5e-7), (3e-4, 3e-6), (1e-3, 2e-5), (3e-3, 1e-4), (3e-3, 5e-4)),
     *((2e-3, 0.0), (6e-3, 0.0), (2e-2, 0.0), (1e-1, 0.0)),
 )
 """Of each filter, relative to the level: how far the level strays in a second, and the slope; deviations."""
@@ -81,7 +81,7 @@ class RateTrend:
         self.spread = np.column_stack(later)
 
     def _grow(self, seconds: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the variances of level and slope so many seconds later, and between them their covariance."""
+        """Return the variance of the level so many seconds later, its covariance, and that of the slope."""
         own, both, slope = self.spread.T
         strays, turns = (_HASTES * self.levels[:, np.newaxis]).T ** 2
         return (
@@ -105,8 +105,9 @@ class RateTrend:
     @property
     def weights(self) -> Floats:
         """How much each filter counts."""
-        weights = np.maximum(np.exp(self.logs), LEAST_WEIGHT)
-        return weights / weights.sum()
+        weights: Floats = np.maximum(np.exp(self.logs), LEAST_WEIGHT)
+        weights /= weights.sum()
+        return weights
 
     @property
     def level(self) -> float:
@@ -119,7 +120,7 @@ class RateTrend:
         return float(self.weights @ self.slopes)
 
     def expect(self, moments: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return weights, and for each moment the means and standard deviations of the rate by each filter."""
+        """Return weights, and for each moment the mean rate by each filter and its standard deviation."""
         seconds = np.maximum(0.0, moments - self._middle)[:, np.newaxis]
         far = np.clip(self.levels + self.slopes * seconds, self.levels / FARTHEST, self.levels * FARTHEST)
         return self.weights, far, np.sqrt(self._grow(seconds)[0])

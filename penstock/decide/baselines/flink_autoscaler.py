@@ -85,7 +85,7 @@ class Reading:
 def target_capacity(
     offered: float, backlog: float, utilization: float, settings: FlinkSettings, with_restart: bool
 ) -> float:
-    """Return the records in a second that an operator should be able to take (getTargetProcessingCapacity)."""
+    """Return the records a second that an operator should be able to take (getTargetProcessingCapacity)."""
     catch_up, share = settings.catch_up_duration, min(1.0, max(0.0, utilization))
     if share == 0:
         return math.inf

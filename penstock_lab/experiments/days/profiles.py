@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -65,15 +66,23 @@ def make_busy(random: np.random.Generator) -> Floats:
     return load * np.exp(0.03 * _stray(random, len(share), 300))
 
 
+def make_jagged(random: np.random.Generator) -> Floats:
+    """Go in straight lines from one load to another that has little to do with it, every other minute."""
+    steps = np.cumsum(random.uniform(60, 180, 400))
+    loads = np.exp(0.35 * random.standard_normal(400))
+    return np.interp(np.arange(6 * HOUR), steps, loads)
+
+
 def _stray(random: np.random.Generator, count: int, seconds: float) -> Floats:
     """Return normal values that remember so many seconds, with a deviation of one."""
-    keep = np.exp(-1 / seconds)
+    keep = math.exp(-1 / seconds)
     strayed = np.empty(count)
     value = 0.0
     for second, shock in enumerate(random.standard_normal(count).tolist()):
         value = keep * value + shock
         strayed[second] = value
-    return strayed * np.sqrt(1 - keep**2)
+    strayed *= math.sqrt(1 - keep**2)
+    return strayed
 
 
 MADE: Mapping[str, Callable[[np.random.Generator], Floats]] = {
@@ -82,7 +91,7 @@ MADE: Mapping[str, Callable[[np.random.Generator], Floats]] = {
     "flash": make_flash,
     "week": make_week,
 }
-TUNED_ON: Mapping[str, Callable[[np.random.Generator], Floats]] = {"busy": make_busy}
+TUNED_ON: Mapping[str, Callable[[np.random.Generator], Floats]] = {"busy": make_busy, "jagged": make_jagged}
 """Days that the benchmark does not show: they, and the others under other seeds, are there to tune on."""
 
 
@@ -98,7 +107,8 @@ def make_day(name: str, seed: int) -> Floats:
         load = makers[name](np.random.default_rng([seed, sum(name.encode())]))
     else:
         load = read_recorded(RECORDED / f"{name}.csv")
-    return np.maximum(load / load.max(), LEAST)
+    relative: Floats = np.maximum(load / load.max(), LEAST)
+    return relative
 
 
 def read_recorded(path: Path) -> Floats:

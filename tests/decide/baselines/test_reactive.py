@@ -27,6 +27,28 @@ def by_cpu(**settings):
     return built("reactive-cpu", **settings)
 
 
+class TestRate:
+    @pytest.mark.parametrize(
+        ("offered", "held", "wanted"),
+        [
+            (450, 2, 5),  # ceil(450 / 100), as KEDA's average value
+            (210, 2, 2),  # 5 % over: within the tolerance
+            (100, 4, 1),
+            (5000, 2, 6),  # four more than held at most
+        ],
+    )
+    def test_sizes_by_hand(self, offered, held, wanted):
+        policy = built("reactive-rate", rate_per_instance=100.0, **HASTY)
+        answer = policy.propose(a_window(executors=held, queries=(a_query(offered=float(offered)),)))
+        assert (answer.parallelism if isinstance(answer, Scale) else {EXECUTORS: held}) == {EXECUTORS: wanted}
+
+    def test_the_reason_gives_rate_and_target(self):
+        policy = built("reactive-rate", rate_per_instance=100.0)
+        answer = policy.propose(a_window(queries=(a_query(offered=450.0),)))
+        told = "executors 2 → 5: 450 records/s are offered, 100/s are right for an instance"
+        assert answer.reason == told
+
+
 class TestLag:
     @pytest.mark.parametrize(
         ("backlog", "held", "wanted"),

@@ -13,6 +13,7 @@ from penstock_lab.claims.autrascale import TABLE_4 as COSTS
 from penstock_lab.claims.autrascale import TABLES_2_3
 from penstock_lab.claims.snailtrail import TABLE_3_3
 from penstock_lab.experiments.batches import SlotsSeen
+from penstock_lab.experiments.days.summary import summarise_days
 from penstock_lab.experiments.diagnosing import MadeCause
 from penstock_lab.experiments.faults.rows import summarise_matrix
 from penstock_lab.experiments.field.summary import summarise_field
@@ -35,6 +36,7 @@ from penstock_lab.experiments.word_count import (
     WordCounts,
 )
 from tests.lab.claims.test_faults import a_row as fault_row
+from tests.lab.claims.made_days import a_case_of_rows
 from tests.lab.claims.test_field import a_row as field_row
 from tests.lab.claims.test_field import day_rows
 from tests.lab.made_up import a_phase, batches
@@ -426,6 +428,22 @@ def make_autrascale() -> Made:
     return Made(Measurement(cases[0]), [Measurement(rows) for rows in cases[1:]])
 
 
+def make_days() -> Made:
+    def measured(**changes: float) -> Measurement:
+        rows = [
+            *a_case_of_rows("nights", "linear", ds2=changes),
+            *a_case_of_rows("ramp", "micro-batch", ds2=changes),
+            *a_case_of_rows("ramp", "linear", dies=True, ds2=changes),
+        ]
+        return Measurement(rows, summarise_days(rows, "ds2"))
+
+    worse = {"over_ratio": 0.9, "held_ratio": 1.9, "short_ratio": 0.01, "late_ratio": 0.01, "peak_share": 0.7}
+    late = measured(**worse, second_spike_late_s=60)
+    # changes are compared with those of ds2, so that another policy has to be the default to make more
+    rows = a_case_of_rows("ramp", "linear", ahead={"steps": 30})
+    return Made(measured(), [late, Measurement(rows, summarise_days(rows, "ahead"))])
+
+
 TRIGGERED = {"case": "kafka", "system": "fused", "trigger_s": 0.2, "mean_latency_s": 0.8}
 SEAMLESS = {"system": "between batches", "slower_than_p99": 0}
 FLEET = {"applications": 100_000, "seconds_per_round": 6.0, "peak_rss_bytes": 3e9, "growth_exponent": 1.0}
@@ -461,6 +479,7 @@ OUTCOMES: dict[str, Made] = {
         {"first_paint_ms": 1500.0, "event_to_screen_ms": 1600.0, "server_cpu_share": 0.02},
     ),
     "policies": make_policies(),
+    "days": make_days(),
     "word-count": make_word_count(),
     "faults": make_faults(),
     "field": make_field(),

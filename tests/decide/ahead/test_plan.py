@@ -1,0 +1,118 @@
+"""What a size can do, how long a change takes, how many spares there are, and when less has paid."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.decide.ahead.capacity import CostLine
+from penstock.decide.ahead.plan import ChangeClock, Deaths, Savings
+from penstock.decide.ahead.policy import choose_size
+
+
+def test_a_line_of_costs_is_found_through_the_noise():
+    random, line = np.random.default_rng(1), CostLine()
+    for number in range(300):
+        size = 5 + number % 20
+        line.take(size, 0.001 * (1 + 0.01 * (size - 1)) * (1 + 0.05 * random.standard_normal()))
+    cost, error = line.predict(30)
+    assert cost == pytest.approx(0.001 * 1.29, rel=0.03) and error < 0.03
+    assert line.noise == pytest.approx(0.05, rel=0.4)
+    # 20,000/s: n / (0.001 · (1 + 0.01 · (n - 1))) reaches it with 24.75
+    assert line.least_instances(20_000, 64) in (24, 25, 26)
+
+
+def test_one_size_seen_is_taken_to_be_proportional_and_less_sure_farther_away():
+    line = CostLine()
+    for _ in range(20):
+        line.take(10, 0.002)
+    near, far = line.predict(10), line.predict(40)
+    assert (near[0], far[0]) == (pytest.approx(0.002, rel=1e-3), pytest.approx(0.002, rel=0.02))
+    assert far[1] > 5 * near[1]
+    assert line.least_instances(4000, 64) == 8
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seen=st.lists(
+        st.tuples(st.integers(1, 60), st.floats(1e-5, 1e-2, allow_nan=False)), min_size=1, max_size=30
+    )
+)
+def test_costs_are_positive_never_fall_with_size_and_absurd_ones_are_left_out(seen):
+    line = CostLine()
+    for size, cost in seen:
+        line.take(size, cost)
+    line.take(3, np.nan)
+    line.take(0, 0.1)
+    costs = [line.predict(size)[0] for size in (1, 5, 20, 60)]
+    assert costs == sorted(costs) and costs[0] > 0 and np.isfinite(costs).all()
+    assert line.readings == len(seen)
+
+
+def test_a_change_takes_as_long_as_changes_were_seen_to():
+    clock = ChangeClock(first=60.0)
+    assert clock.delay == 60
+    for start, seconds in ((100, 40), (300, 60)):
+        size = 2 + start // 100
+        clock.look(start, {"main": size})
+        clock.ask(start, {"main": size + 2})
+        assert not clock.look(start + 10, {"main": size})
+        assert clock.look(start + seconds, {"main": size + 2})
+    # 40 and 60 have a mean of 50 and a deviation of 10
+    assert clock.delay == pytest.approx(60)
+    clock.look(900, {"main": 1})
+    assert list(clock.samples) == [40, 60]
+
+
+def test_spares_follow_from_how_often_instances_die():
+    deaths = Deaths(observed=0.0)
+    deaths.look(2700.0, 0)
+    assert deaths.spares(70.0, 0.001) == 0
+    deaths.look(10.0, 1)
+    deaths.look(2690.0, 0)
+    # one in 5,400 s: P(some within 70 s) = 1.3 %, P(two) = 0.008 %
+    assert (deaths.count, deaths.spares(70.0, 0.001), deaths.spares(70.0, 0.05)) == (1, 1, 0)
+
+
+def test_less_is_taken_once_it_has_saved_the_price():
+    savings = Savings()
+    for second in range(0, 100, 10):
+        savings.note(second, 10 if second < 50 else 8)
+    # eight would have done since second 40: two instances for 50 s
+    assert savings.find_paid(90, 0.0, 10, 120.0) == 10
+    savings.note(100, 8)
+    assert savings.find_paid(100, 0.0, 10, 120.0) == 8
+    # what is held has been there since second 90 only
+    assert savings.find_paid(100, 90.0, 10, 120.0) == 10
+    savings.note(110, 9)
+    assert savings.find_paid(110, 0.0, 10, 60.0) == 9
+    savings.note(120, 12)
+    assert savings.find_paid(120, 0.0, 10, 1.0) == 10
+
+
+@settings(max_examples=50, deadline=None)
+@given(needs=st.lists(st.integers(1, 20), min_size=1, max_size=60), held=st.integers(1, 20))
+def test_what_has_paid_is_what_a_plain_sum_says(needs, held):
+    savings, price, now = Savings(), 60.0, 10.0 * (len(needs) - 1)
+    for number, need in enumerate(needs):
+        savings.note(10.0 * number, need)
+    paid = held
+    for size in range(held - 1, 0, -1):
+        larger = [10.0 * number for number, need in enumerate(needs) if need > size]
+        since = max(larger, default=0.0)
+        if needs[-1] <= size and (held - size) * (now - since) >= price:
+            paid = min(paid, size)
+    found = savings.find_paid(now, 0.0, held, price)
+    # the plain sum also tries sizes that nobody ever needed, which can only be larger
+    assert found <= held and (found == paid or found in needs)
+    assert found >= min(needs[-1], held) or found == held
+
+
+@pytest.mark.parametrize(
+    ("held", "sizes", "wanted"),
+    [(10, (11, 13, 14), 13), (10, (9, 12, 14), 10), (10, (7, 7, 8), 8), (10, (12, 11, 12), 12)],
+)
+def test_growth_looks_farther_than_what_is_held_and_nothing_shrinks_into_a_risk(held, sizes, wanted):
+    assert choose_size(held, *sizes) == wanted
