@@ -96,8 +96,8 @@ def sum_up_batch(
     work = tuple(InstanceWork(number, *figures[:4]) for number, figures in ordered)
     records = sum(one.records_in for one in work)
     moments = [sum(figures[column] for _, figures in ordered) for column in (4, 5)]
-    means = [total / records if records else math.nan for total in moments]
-    return BatchDone(function, batch_id, start, end, parallelism, work, *means)
+    entered, arrived = (total / records if records else math.nan for total in moments)
+    return BatchDone(function, batch_id, start, end, parallelism, work, entered, arrived)
 
 
 def sum_up_group(

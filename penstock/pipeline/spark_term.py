@@ -225,6 +225,7 @@ class Term:
         """Fuse and part functions by what the newest window shows."""
         figures = self._monitor.figures()
         behind = {name for name, one in figures.items() if one.backlog_records > self._two_batches(name)}
+        behind |= {name for name, query in self.queries.items() if query.failure()}
         for told in self._board.plan.review(now, self._monitor.batches, behind):
             log.info("%s: %s", self._pipeline.name, told)
             self._told = [*self._told, told][-_CHANGES_TOLD:]

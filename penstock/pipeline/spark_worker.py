@@ -61,7 +61,8 @@ def make_batch_call(
         totals: list[Work] = [{_instance(): list(NOTHING)} for _ in links]
         for batch in batches:
             records, moments = split_batch(batch)
-            parts, results = [records], []
+            parts: list[pa.RecordBatch] = [records]
+            results: list[pa.RecordBatch] = []
             for number, (link, total) in enumerate(zip(links, totals, strict=True)):
                 begun = clock()
                 served = _serve_parts(link.server, parts)

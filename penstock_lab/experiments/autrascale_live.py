@@ -54,7 +54,6 @@ PIPELINE_RATES = (180, 234)
 MOST_INSTANCES = 5
 SETTINGS: Mapping[str, object] = {
     **QUICK_DECISIONS,
-    "policy_interval": "8s",
     "scale_down_delay": "0s",
     "rollback": False,
     "control_socket": False,
@@ -62,6 +61,8 @@ SETTINGS: Mapping[str, object] = {
     "fuse": "never",
 }
 """Trials follow each other within minutes, and two functions stay two."""
+INTERVALS = {QUERY: "8s", PIPELINE: "5s"}
+"""The policy interval, in which some batches end."""
 TRIED, CHOSEN, TRANSFERRED = "latency search", "expected_improvement", "learned from"
 
 
@@ -74,7 +75,7 @@ class Lengths:
 
 
 LENGTHS = {QUERY: Lengths((330.0, 210.0), (110.0, 90.0)), PIPELINE: Lengths((270.0, 180.0), (80.0, 70.0))}
-QUICK_LENGTHS = Lengths((170.0, 120.0), (60.0, 50.0))
+QUICK_LENGTHS = Lengths((200.0, 110.0), (60.0, 50.0))
 
 
 @dataclass(slots=True)
@@ -134,7 +135,8 @@ def run_case(spark: SparkSession, case: str, lengths: Lengths, quick: bool, prog
     target = float("inf")
     systems = (DS2, OURS) if quick or case == QUERY else (DS2, OURS, DRS)
     for system in systems:
-        settings = {**SETTINGS, **({} if system == DS2 else {"latency_target": f"{target:.2f}s"})}
+        settings = {**SETTINGS, "policy_interval": INTERVALS[case]}
+        settings |= {} if system == DS2 else {"latency_target": f"{target:.2f}s"}
         seconds = lengths.search if system == OURS else lengths.compute
         progress(f"{case}, {system}: {sum(seconds):.0f} s")
         with scratch_directory() as scratch:

@@ -45,7 +45,7 @@ TRIGGERS = (0.2, 0.5, 1.0)
 MEMORY, FILES, KAFKA = "files in memory", "files", "kafka"
 TRANSPORTS = (MEMORY, FILES, KAFKA)
 FUSES = ("never", "always")
-SECONDS, QUICK_SECONDS, WARM_UP_SECONDS = 25.0, 12.0, 10.0
+SECONDS, QUICK_SECONDS, WARM_UP_SECONDS = 20.0, 12.0, 8.0
 SETTLE_SECONDS = 5.0
 """Of each run, left out: the first batches start Python."""
 WIDTH, LAYERS, OBJECTS = 96, 60, 10

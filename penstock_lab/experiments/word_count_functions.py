@@ -64,7 +64,9 @@ SETTINGS: Mapping[str, object] = {
     "catch_up": "7d",
     "rollback": False,
     "control_socket": False,
+    "fuse": "never",
 }
+"""Each function is sized on its own, as in the paper."""
 SECONDS: Mapping[str, float] = {"ds2": 180, "dhalion": 300, "threshold": 300}
 QUICK_SECONDS = 100.0
 REPORTED = ("ds2", "dhalion")

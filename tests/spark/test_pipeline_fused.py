@@ -13,7 +13,8 @@ from tests.spark.test_pipeline import numbers, read, rows, settings, topic, unti
 pytestmark = pytest.mark.spark
 
 PER_PART = 400
-PARTS = 3
+PARTS = 7
+TOGETHER = [["square", "odd", "spell"]]
 
 
 @pytest.fixture(scope="module")
@@ -57,16 +58,26 @@ def expect(count):
     return sorted(texts), count - len(lucky)
 
 
+def count_odds(parts):
+    """Count the odd squares of some files, each of which the last function reads."""
+    numbers = [number for part in parts for number in range(part * PER_PART, (part + 1) * PER_PART)]
+    return sum(number % 2 for number in numbers if number % 397 != 13)
+
+
 def test_fused_and_parted_from_run_to_run_records_come_through_once_and_each_function_counts_its_own(
     spark, tmp_path
 ):
     seen = {}
-    for part, fuse in enumerate(("always", "never", "always")):
-        numbers(tmp_path, [part])
+    for fuse, parts in (("always", [0]), ("never", [1]), ("auto", [2, 3, 4, 5])):
+        numbers(tmp_path, parts)
         handle = three(tmp_path).run(spark, settings=settings(tmp_path, fuse=fuse), trigger="100ms")
-        odds = len(expect(PER_PART * (part + 1))[0]) - len(expect(PER_PART * part)[0]) + (part == 0)
-        until(lambda handle=handle, odds=odds: read(handle, "spell") == odds, [handle])
-        seen[part] = handle.status()
+        until(lambda handle=handle, parts=parts: read(handle, "spell") == count_odds(parts), [handle])
+        if fuse == "auto":
+            until(lambda handle=handle: handle.status()["fusing"]["groups"] == TOGETHER, [handle])
+            numbers(tmp_path, [6])
+            every = count_odds([*parts, 6])
+            until(lambda handle=handle, every=every: read(handle, "spell") == every, [handle])
+        seen[fuse] = handle.status()
         handle.stop()
     texts, unlucky = expect(PER_PART * PARTS)
     assert [text for (text,) in rows(topic(spark, tmp_path, "texts").select("text"))] == texts
@@ -74,11 +85,13 @@ def test_fused_and_parted_from_run_to_run_records_come_through_once_and_each_fun
     assert rows(dead_letters(spark, files(str(tmp_path)), "spell")) == [
         ('{"square": 25}', "ValueError: no twenty-five")
     ]
-    # the topics between were written by the second run alone
-    assert topic(spark, tmp_path, "squares").count() == PER_PART - 1
-    together = [["square", "odd", "spell"]]
-    assert [seen[part]["fusing"]["groups"] for part in range(PARTS)] == [together, [], together]
-    counts = seen[0]["functions"]
+    # what was fused wrote no topic between: neither the first file nor the last
+    between = {number // PER_PART for (number,) in rows(topic(spark, tmp_path, "squares").select("number"))}
+    assert 1 in between and not between & {0, 6}
+    assert [one["fusing"]["groups"] for one in seen.values()] == [TOGETHER, [], TOGETHER]
+    why = " ".join(seen["auto"]["fusing"]["changes"])
+    assert "square and odd run as one query: the topic between them costs" in why
+    counts = seen["always"]["functions"]
     assert (counts["square"]["records_read"], counts["square"]["dead_letters"]) == (PER_PART, 1)
     assert counts["odd"]["records_read"] == counts["square"]["records_written"] == PER_PART - 1
     assert (counts["spell"]["records_read"], counts["spell"]["dead_letters"]) == (PER_PART // 2 - 1, 1)
