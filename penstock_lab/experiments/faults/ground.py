@@ -1,7 +1,7 @@
 """Trials on the proving ground: real drivers on hosts with real limits, each struck by one fault.
 
-A part runs as its users run it. The fault comes while the part is at work, and the output is compared with the
-right answer, which is that of an undisturbed run.
+A part runs as its users run it. The fault comes while the part is at work, and the output is compared with
+the right answer, which is that of an undisturbed run.
 """
 
 from __future__ import annotations

@@ -116,6 +116,7 @@ class Regime(ABC):
         self.mark()
         self.wait("its way back", self.has_recovered, seconds)
 
+    @abstractmethod
     def mark(self) -> None:
         """Note how far it is, so that what comes after can be told from it."""
 
@@ -159,8 +160,16 @@ class Regime(ABC):
 class LoopRegime(Regime):
     """An ordinary job under `penstock run`."""
 
-    def __init__(self, ground: ProvingGround, place: Path) -> None:
+    def __init__(
+        self,
+        ground: ProvingGround,
+        place: Path,
+        seconds: float = FEED_SECONDS,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Input comes for so many seconds; `settings` go into the driver's environment."""
         super().__init__(ground, place)
+        self._seconds, self._settings = seconds, dict(settings or {})
         self.job, self._run = find_job(JOB), RunPlace(place)
         self._feed: subprocess.Popen[bytes] | None = None
         self._marked = 0
@@ -179,8 +188,12 @@ class LoopRegime(Regime):
         if self._feed is None:
             self.job.prepare(self._run)
             feed = [sys.executable, "-m", "penstock_lab.jobs.feed", JOB, str(self.place), "--rate", RATE]
-            self._feed = subprocess.Popen([*feed, "--seconds", f"{FEED_SECONDS:g}", "--seed", str(SEED)])
+            self._feed = subprocess.Popen([*feed, "--seconds", f"{self._seconds:g}", "--seed", str(SEED)])
         super().start()
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of its driver, with further settings."""
+        return super().environment() | self._settings
 
     def await_work(self) -> None:
         """Wait until batches end on all executors."""
@@ -205,7 +218,7 @@ class LoopRegime(Regime):
         except subprocess.TimeoutExpired:
             raise ActionFailed(f"the job did not end within {PATIENCE:g} s") from None
         self.has_failed = code != 0
-        return self.job.check(self._run, Fed(RATE, FEED_SECONDS, SEED)).equal
+        return self.job.check(self._run, Fed(RATE, self._seconds, SEED)).equal
 
     def end(self) -> None:
         """End the driver and the feed."""
@@ -256,7 +269,7 @@ class MigrationRegime(LoopRegime):
         """Return the id of an executor, from its command line."""
         (number, *_) = [pid for host in self.ground.hosts for pid in host.executors()]
         words = psutil.Process(number).cmdline()
-        return words[words.index("--executor-id") + 1]
+        return str(words[words.index("--executor-id") + 1])
 
 
 class RestartRegime(LoopRegime):
@@ -422,10 +435,6 @@ class PipelineRegime(Regime):
         (self.place / "stop").touch()
         self.has_failed = self.process.wait(PATIENCE) != 0
         return sorted(read_numbers(self.place, SQUARES)) == sorted(read_numbers(self.place, NUMBERS))
-
-    def effects(self) -> Effects:
-        """Tell what the journal has; a size set at the start is no action."""
-        return super().effects()
 
     def _put_more(self) -> bool:
         self._put += 1

@@ -1,9 +1,8 @@
-"""Trials of restarts: a real supervisor, a real journal, and a driver whose output counts every batch once."""
+"""Trials of restarts: a real supervisor, a real journal, and a driver whose output counts every batch."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -181,7 +180,7 @@ def _set_clock(wrong: float, drift: float) -> Strike:
         unfinished.write_text(f"{wrong} {drift}")
         unfinished.rename(job.directory / "clock")
         time.sleep(LASTS)
-        os.unlink(job.directory / "clock")
+        (job.directory / "clock").unlink()
 
     return strike
 
