@@ -135,7 +135,9 @@ class Regime(ABC):
         while not is_there():
             if self.process.poll() is not None or time.monotonic() > until:
                 self.has_failed = True
-                raise ActionFailed(f"{what} did not come: {read_tail(self.place / 'driver.log')}")
+                code, held = self.process.poll(), self.count_executors()
+                told = f"{what} did not come: {held} executors, driver's code {code}"
+                raise ActionFailed(f"{told}: {read_tail(self.place / 'driver.log')}")
             time.sleep(0.5)
 
     def end(self) -> None:
