@@ -138,7 +138,7 @@ class Chaos:
         own = {FLOOD: self._flood, LOCKED: self._lock, DELETED: self._delete}
         try:
             (own.get(kind) or self._strikes.find(kind))()
-        except (StopIteration, ActionFailed) as error:
+        except ActionFailed as error:
             # a fault may find nothing to strike: the one before has ended it
             self._tell(f"{kind} found nothing: {error}")
 

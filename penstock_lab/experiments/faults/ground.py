@@ -112,7 +112,10 @@ class Strikes:
 
     def _find_host(self) -> GroundHost:
         """Return a host on which an executor of the part runs."""
-        return next(host for host in self._regime.ground.hosts if host.executors())
+        for host in self._regime.ground.hosts:
+            if host.executors():
+                return host
+        raise ActionFailed("no host has an executor to strike")
 
     def _kill_executor(self) -> None:
         self._find_host().kill_executors()
