@@ -136,7 +136,7 @@ class Regime(ABC):
             if self.process.poll() is not None or time.monotonic() > until:
                 self.has_failed = True
                 code, held = self.process.poll(), self.count_executors()
-                told = f"{what} did not come: {held} executors, driver's code {code}"
+                told = f"{what} did not come within {seconds:g} s: {held} executors, driver's code {code}"
                 raise ActionFailed(f"{told}: {read_tail(self.place / 'driver.log')}")
             time.sleep(0.5)
 
@@ -328,7 +328,8 @@ class FleetRegime(Regime):
 
     def command(self) -> list[str]:
         """Run the controller."""
-        return ["penstock.cli", "fleet", "run", str(self.root), "--interval", "2s"]
+        master = f"spark.master={self.ground.url}"
+        return ["penstock.cli", "fleet", "run", str(self.root), "--interval", "2s", "--conf", master]
 
     def await_work(self) -> None:
         """Wait until the first half of the members was decided for."""
