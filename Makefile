@@ -12,7 +12,7 @@ help:
 	@echo "make test    all checks and tests"
 	@echo "make test-busy  all tests three times, with two busy loops beside them"
 	@echo "make test-lowest  the fast tests with the oldest packages that pyproject.toml allows"
-	@echo "make soak    the longest tests on a cluster, which make test leaves out"
+	@echo "make soak    the longest tests on a cluster, which make test leaves out, and an hour of chaos"
 	@echo "make fuzz    the properties with other examples than make test has, and more of them"
 	@echo "make bench   all benchmarks"
 	@echo "make lint    the checks alone: style, types, import direction"
@@ -56,8 +56,11 @@ test-lowest: postgres redis prometheus browser $(LOWEST)/.ready
 	$(LOWEST)/bin/pytest -m "not spark" --numprocesses=auto --session-timeout=1200
 
 # What takes a minute or more each beside what `test` has already shown in a smaller way.
+# Then chaos, an hour of it: CHAOS_SECONDS=180 is a short one, SEED=7 has the faults of an earlier run again.
+CHAOS_SECONDS := 3600
 soak: java postgres redis $(READY)
 	$(BIN)/pytest -m soak
+	$(BIN)/python -m penstock_lab.experiments.faults.chaos --seconds $(CHAOS_SECONDS) $(if $(SEED),--seed $(SEED))
 
 fuzz: postgres prometheus browser $(READY)
 	$(BIN)/pytest -m "not spark" --numprocesses=auto --hypothesis-profile=fuzz

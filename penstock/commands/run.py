@@ -94,6 +94,7 @@ def supervise(
     user's word, and outrank what an earlier run was found to need. With `quiet` the driver's standard output
     goes to standard error.
     """
+    from penstock.act.restart.job_lease import JobLease
     from penstock.act.restart.job_lock import JobLock
     from penstock.act.restart.shell import Job, Supervisor
     from penstock.decide.sage.sizes import sizing_settings
@@ -111,7 +112,8 @@ def supervise(
         output = sys.stderr.fileno() if quiet else None
         job = Job(name_job(script, arguments), command, output, dict(given), settings.restart.rules)
         lock = JobLock(Path(settings.run.runtime_directory), job.name)
-        supervisor = Supervisor(job, lock, journal, settings.restart, say)
+        lease = JobLease(journal.leases, job.name)
+        supervisor = Supervisor(job, lock, journal, settings.restart, say, lease=lease)
         code = supervisor.run()
     return {
         "script": str(script),

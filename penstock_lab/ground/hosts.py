@@ -158,6 +158,14 @@ class GroundHost:
         with self._lock:
             return sorted(process.pid for process in self._list_processes() if process.is_executor)
 
+    def kill_executors(self) -> None:
+        """End the executors with SIGKILL; the worker lives, and may start others."""
+        kill_processes(set(self.executors()))
+
+    def run_beside(self, command: Sequence[str]) -> None:
+        """Start a process within the host's limits; it ends with the host at the latest."""
+        subprocess.Popen(self._group.enter(command), start_new_session=True)
+
     def look(self) -> None:
         """Set the speed for what runs now, and end executors in which the kernel has killed for memory.
 

@@ -103,6 +103,11 @@ class ProvingGround:
         """The names of the workers that live, oldest first."""
         return tuple(name for name, host in self._hosts.items() if host.is_alive())
 
+    @property
+    def hosts(self) -> tuple[GroundHost, ...]:
+        """The hosts of the workers that live, oldest first."""
+        return tuple(host for host in self._hosts.values() if host.is_alive())
+
     def add_workers(self, count: int, host: HostShape | None = None) -> tuple[str, ...]:
         """Start workers, wait until the master has them, and return their names."""
         shape = host or self.host

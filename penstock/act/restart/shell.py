@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from penstock.act.restart import channel as wire
 from penstock.act.restart import job_lock, machine
 from penstock.act.restart.driver_words import MOST_STATUSES, read_event, read_statuses
+from penstock.act.restart.job_lease import JobLease
 from penstock.act.restart.job_lock import JobLock
 from penstock.act.restart.job_record import JobRecord
 from penstock.act.restart.settings import RestartSettings
@@ -61,7 +62,9 @@ class Supervisor:
         patience: RestartSettings,
         say: Callable[[str], None],
         wall: Callable[[], float] = time.time,
+        lease: JobLease | None = None,
     ) -> None:
+        self._lease = lease
         self._job, self._lock, self._patience, self._say, self._wall = job, lock, patience, say, wall
         self._record = JobRecord(job.name, journal, say, wall)
         self._state = machine.Supervision()
@@ -74,7 +77,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Start the driver and see to it until it is over; return its exit code."""
-        with self._locking():
+        with self._locking(), self._lease.hold(self._say) if self._lease is not None else nullcontext():
             try:
                 self._take_up()
             except JournalUnavailable as error:

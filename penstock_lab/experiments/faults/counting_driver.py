@@ -18,6 +18,11 @@ from typing import Any
 
 from penstock.act.restart.channel import ACTION_VARIABLE, Channel, find_own_channel
 from penstock.act.restart.job_lock import hold_inherited_lock
+from penstock.decide.policy import ExpectedEffect, Resize
+from penstock.decide.verdict import Accepted
+from penstock.errors import JournalUnavailable
+from penstock.journal.former_runs import settle_former_runs
+from penstock.journal.store import journal_at
 
 KEY, BEFORE, AFTER = "spark.executor.memory", "1g", "2g"
 ASKS_EVERY, BATCH_SECONDS = 20, 0.03
@@ -35,14 +40,18 @@ class CountingDriver:
 
     def __init__(self, memory: str, directory: Path, plan: Mapping[str, Any], channel: Channel) -> None:
         self._memory, self._plan, self._channel = memory, plan, channel
+        self._journal, self._application = journal_at(plan["journal"]), f"app-{os.getpid()}"
         self._output, self._notes = directory / "output", directory / "notes"
         self._stopping = threading.Event()
 
     def run(self) -> int:
         """Count, and ask for memory now and then; return the exit code."""
-        self._note("start", os.environ.get(ACTION_VARIABLE, ""))
-        settings = {KEY: self._memory}
-        self._channel.say(kind="attached", application="app", name="counting", settings=settings)
+        action = os.environ.get(ACTION_VARIABLE, "")
+        self._note("start", action)
+        spared = frozenset({int(action)} if action else ())
+        settle_former_runs(self._journal, "counting", self._application, time.time(), spared)
+        said = {"application": self._application, "name": "counting", "settings": {KEY: self._memory}}
+        self._channel.say(kind="attached", **said)
         threading.Thread(target=self._listen, daemon=True).start()
         counted = len(self._output.read_text().split()) if self._output.exists() else 0
         for number in range(counted, self._plan["batches"]):
@@ -54,13 +63,19 @@ class CountingDriver:
             self._note("batch", str(number))
             self._channel.say(kind="batch", at=time.time(), idle=False)
             if self._memory != AFTER and number % ASKS_EVERY == ASKS_EVERY - 1:
-                self._ask(number // ASKS_EVERY)
+                self._ask()
         return 0
 
-    def _ask(self, which: int) -> None:
-        actions = self._plan["actions"]
-        action, fault = actions[which % len(actions)], self._plan.get("input", "")
-        self._note("ask", str(action))
+    def _ask(self) -> None:
+        """Write down what is wanted, and ask for it; without a journal nothing is asked for."""
+        resize = Resize({KEY: AFTER}, "P1: the heap is full", ExpectedEffect(""), before={KEY: BEFORE})
+        try:
+            now = time.time()
+            decision = self._journal.decided(now, self._application, resize, Accepted(resize), "sage")
+            action = self._journal.intend(now, self._application, decision, resize, resize.before)
+        except JournalUnavailable:
+            return
+        fault = self._plan.get("input", "")
         asked = {"kind": "restart", "action": action, "settings": {KEY: AFTER}}
         if fault == "input torn":
             self._channel.write(json.dumps(asked).encode()[:20])

@@ -1,4 +1,4 @@
-"""Places for a journal in which it can be away, locked, full, read-only or deleted, and servers that fail over.
+"""Places for a journal: it can be away, locked, full, read-only or deleted, and servers fail over.
 
 The file lies on a small disk of its own, a tmpfs, so that a full disk is one and not an imitation. That takes
 the right to mount; without it these cells are told as not measured.
@@ -99,9 +99,11 @@ class JournalPlace(ABC):
     def open(self) -> Journal:
         """Return the journal, which is opened at its first use."""
 
+    @abstractmethod
     def strike(self) -> None:
         """Let the fault begin."""
 
+    @abstractmethod
     def mend(self) -> None:
         """Let it end."""
 

@@ -36,12 +36,12 @@ FAULTS = (
 )
 
 _NO_SUPERVISOR = (
-    "a supervisor starts and ends drivers and does nothing else: the driver inherits the lock and the journal, "
-    "and works on without it, as the cell of restarts shows"
+    "a supervisor starts and ends drivers and does nothing else: the driver inherits the lock, has the "
+    "journal, and works on without it, as the cell of restarts shows"
 )
 _ONE_AUTOPILOT = (
-    "the autopilot is a thread of the driver, attaching again returns the one that runs, and no other process "
-    "can reach the driver's executors"
+    "the autopilot is a thread of the driver, attaching again returns the one that runs, and no other "
+    "process can reach the driver's executors"
 )
 _NO_BROKER = (
     "nothing of it meets a broker: the supervisor knows processes and a journal, and the job's own broker is "

@@ -24,10 +24,12 @@ QUERY = "q"
 
 
 def a_bin(partition: int, operator: int = 0) -> Bin:
+    """Return a bin of the query."""
     return Bin(QUERY, operator, partition)
 
 
 def a_worker(name: str, slots: int = 2) -> Worker:
+    """Return a worker on a host of its own."""
     return Worker(name, f"host-{name}", slots)
 
 
@@ -87,10 +89,12 @@ class Cluster:
 
     @staticmethod
     def of(view: StateView, **more: object) -> Cluster:
+        """Make the cluster that a view shows."""
         workers = {worker.worker: worker for worker in view.workers}
         return Cluster(dict(view.placement()), workers, view.batch, **more)  # type: ignore[arg-type]
 
     def obey(self, instructions: Iterable[BoundaryInstruction]) -> None:
+        """Take up what is to take effect with the next batch."""
         for one in instructions:
             if isinstance(one, PlaceBins):
                 self._wanted.update({move.bin: move.target for move in one.moves})

@@ -1,9 +1,8 @@
-"""Trials of restarts: a real supervisor, a real journal, and a driver whose output counts every batch once."""
+"""Trials of restarts: a real supervisor, a real journal, and a driver whose output counts every batch."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -15,10 +14,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.decide.policy import ExpectedEffect, Resize
-from penstock.decide.verdict import Accepted
+import psutil
+
 from penstock.errors import ActionFailed
-from penstock_lab.experiments.faults.counting_driver import AFTER, ASKS_EVERY, BEFORE, KEY
+from penstock_lab.experiments.faults.counting_driver import AFTER, ASKS_EVERY
 from penstock_lab.experiments.faults.disturbances import DRIFT, HOUR
 from penstock_lab.experiments.faults.journals import JournalPlace, open_place
 from penstock_lab.experiments.faults.matrix import (
@@ -33,7 +32,7 @@ from penstock_lab.experiments.faults.rows import Effects, Shown, make_row
 from penstock_lab.experiments.faults.supervised_process import REFUSED
 from penstock_lab.experiments.measurement import Row
 
-BATCHES, ACTIONS = 200, 12
+BATCHES = 200
 PATIENCE = 240.0
 LASTS = 2.0
 """Seconds that a fault lasts."""
@@ -48,15 +47,8 @@ class Supervised:
 
     def __init__(self, directory: Path, place: JournalPlace, **plan: Any) -> None:
         self.directory, self._place = directory, place
-        self._plan = {"batches": BATCHES, "actions": self._intend(), **plan}
+        self._plan = {"batches": BATCHES, "journal": place.address, **plan}
         self.mended_at = 0.0
-
-    def _intend(self) -> list[int]:
-        """Write down the actions that the driver will ask for, as its autopilot would."""
-        resize = Resize({KEY: AFTER}, "P1: the heap is full", ExpectedEffect(""), before={KEY: BEFORE})
-        with closing(self._place.open()) as journal:
-            decision = journal.decided(1.0, "app", resize, Accepted(resize), "sage")
-            return [journal.intend(1.0, "app", decision, resize, resize.before) for _ in range(ACTIONS)]
 
     def start(self, **changes: Any) -> subprocess.Popen[bytes]:
         """Start a supervisor."""
@@ -87,16 +79,23 @@ class Supervised:
         for _ in range(MOST_STARTS):
             if code == 0:
                 return 0
-            time.sleep(0.5)
+            self._end_orphan()
+            self.mended_at = time.time()
             code = self.start(killed_at=None).wait(PATIENCE)
         return code
+
+    def _end_orphan(self) -> None:
+        """End the driver of a supervisor that was killed, as the refusal of the next one asks for."""
+        for process in psutil.process_iter(["cmdline"]):
+            if str(self.directory) in (process.info["cmdline"] or ()):
+                process.terminate()
+                process.wait(PATIENCE)
 
     def show(self, code: int) -> Shown:
         """Tell what the run has shown."""
         done = [int(what) for _, _, what in self.read_notes("start") if what]
-        asked = {int(what) for _, _, what in self.read_notes("ask")}
         with closing(self._place.open()) as journal:
-            left = [one for one in journal.unfinished("app") if one.action_id in asked]
+            left = [one for one in journal.actions() if one.status is None]
         grown = [at for at, memory, _ in self.read_notes("batch") if memory == AFTER]
         late = max(0.0, grown[0] - self.mended_at) if grown and self.mended_at else 0.0
         numbers = (self.directory / "output").read_text().split()
@@ -181,7 +180,7 @@ def _set_clock(wrong: float, drift: float) -> Strike:
         unfinished.write_text(f"{wrong} {drift}")
         unfinished.rename(job.directory / "clock")
         time.sleep(LASTS)
-        os.unlink(job.directory / "clock")
+        (job.directory / "clock").unlink()
 
     return strike
 

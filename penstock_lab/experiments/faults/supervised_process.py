@@ -27,12 +27,13 @@ REFUSED = 75
 
 
 class FileClock:
-    """A wall clock that a file puts wrong: so many seconds, and so many more each second since it was written."""
+    """A wall clock that a file puts wrong: by so many seconds, and more each second since it was written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def __call__(self) -> float:
+        """Tell the time."""
         now = time.time()
         if not self._path.exists():
             return now

@@ -109,9 +109,8 @@ def run_cells(cells: Sequence[Cell], trials: Trials, kept: KeptCells, tell: Prog
         row = make_empty_row(cell) if cell.cannot_occur else kept.find(cell)
         if row is None:
             left = estimate_seconds(cells[place:]) / 60
-            tell(
-                f"cell {place + 1} of {len(cells)}: {cell.fault}, {cell.part}; about {max(1.0, left):.0f} min left"
-            )
+            which = f"cell {place + 1} of {len(cells)}: {cell.fault}, {cell.part}"
+            tell(f"{which}; about {max(1.0, left):.0f} min left")
             row = kept.add(trials.try_cell(cell))
         rows.append(row)
     return rows

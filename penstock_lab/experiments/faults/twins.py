@@ -24,11 +24,28 @@ class TwinWorld:
 
     def __init__(self, make: type[World], journal: Journal, disturbance: Disturbance) -> None:
         self._make, self._journal, self._fault = make, journal, disturbance
-        self._first, self._second = make(journal, Disturbance()), None
+        self._first = make(journal, Disturbance())
+        self._second: World | None = None
+        self.now, self.sizes = 0, self._first.sizes
         self._settle(self._first)
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._first, name)
+    @property
+    def done(self) -> int:
+        """How many actions the first has begun."""
+        return self._first.done
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether one of them gave up."""
+        return any(one.is_paused for one in (self._first, self._second) if one is not None)
+
+    def is_right(self, size: object, usual: object) -> bool:
+        """Tell whether the first has its size."""
+        return self._first.is_right(size, usual)
+
+    def output(self) -> object:
+        """Return the output of the first."""
+        return self._first.output()
 
     def tick(self, wall: float) -> None:
         """Let both loops come round."""
@@ -42,6 +59,7 @@ class TwinWorld:
 
     def pass_second(self) -> None:
         """Let a second pass for both."""
+        self.now += 1
         self._first.pass_second()
         if self._second is not None:
             self._second.pass_second()

@@ -4,26 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from typing import Protocol
 
 from penstock.journal.store import Journal
 from penstock_lab.experiments.faults.disturbances import Disturbance
-from penstock_lab.experiments.faults.fleet_world import FleetWorld
 from penstock_lab.experiments.faults.journals import JournalPlace, open_place
 from penstock_lab.experiments.faults.matrix import Cell
-from penstock_lab.experiments.faults.rows import Shown, make_row
-from penstock_lab.experiments.faults.worlds import ENDS_AT, SECONDS, World
+from penstock_lab.experiments.faults.rows import Effects, Shown, make_row
+from penstock_lab.experiments.faults.worlds import ENDS_AT, SECONDS
 from penstock_lab.experiments.measurement import Row
 
 LASTS = 60
 """Seconds that a fault lasts."""
 WITHIN = {"fleet": 400.0}
-"""Seconds after the end of a fault in which the right size is to be there. A fleet's controller takes executors
-away only after thirty windows of ten seconds, and a change takes 15 s."""
+"""Seconds after the end of a fault in which the right size is to be there. A fleet's controller takes
+executors away only after thirty windows of ten seconds, and a change takes 15 s."""
 USUALLY_WITHIN = 180.0
 """Nine windows of ten seconds are needed at most, of which those of the fault and of the warm-up count for
 nothing, and a change takes 15 s."""
 VIRTUAL = "virtual time, real loop and journal"
-MakeWorld = Callable[[Journal, Disturbance], World | FleetWorld]
+
+
+class AnyWorld(Protocol):
+    """What runs in virtual time: one application, or several that count as one."""
+
+    now: int
+    sizes: list[object]
+
+    @property
+    def done(self) -> int:
+        """How many actions were begun."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether a loop gave up."""
+
+    def tick(self, wall: float) -> None:
+        """Let the loops come round."""
+
+    def pass_second(self) -> None:
+        """Let a second pass."""
+
+    def is_right(self, size: object, usual: object) -> bool:
+        """Tell whether a size is right, given that of an undisturbed run."""
+
+    def output(self) -> object:
+        """Return what tells two outputs apart."""
+
+    def effects(self, journal: Journal) -> Effects:
+        """Tell what was intended, done and left open."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+MakeWorld = Callable[[Journal, Disturbance], AnyWorld]
 
 
 class Course:
@@ -96,5 +131,5 @@ def try_world(cell: Cell, make: MakeWorld, moments: int = 4) -> Row:
 
 
 def choose_moments(acts_at: int) -> list[int]:
-    """Choose when faults begin: while an action is under way, just before one, at the start, and long after."""
+    """Choose when faults begin: in an action under way, just before one, at the start, and long after."""
     return [acts_at + 1, max(0, acts_at), 0, acts_at + 300]

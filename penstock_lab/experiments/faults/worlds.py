@@ -1,4 +1,4 @@
-"""Applications in virtual time that a real loop steers, with a real journal: one that grows, one whose state moves.
+"""Applications in virtual time that a real loop steers: one that grows, one whose state moves, a pipeline.
 
 The loop, the manager, the policy, the actuator's machines and the journal are the product's own. A world
 tells at its end what it has put out, and which size it had at each second.
@@ -172,7 +172,8 @@ class World(ABC):
         return self.loop.paused is not None
 
     def close(self) -> None:
-        """Nothing is left behind."""
+        """Give back what it holds."""
+        self.errors.clear()
 
     def effects(self, journal: Journal) -> Effects:
         """Tell what was intended, done and left open."""
@@ -181,12 +182,17 @@ class World(ABC):
         return Effects(tuple(self.memory.intended), tuple(self.hand.done), left)
 
     def put_together(
-        self, policy: Policy, actuator: Actuator, source: Source, settings: Settings, **more: MoveProposer
+        self,
+        policy: Policy,
+        actuator: Actuator,
+        source: Source,
+        settings: Settings,
+        mover: MoveProposer | None = None,
     ) -> None:
         """Make the loop of these parts."""
         manager = ScalingManager(settings.manager, settings.bounds, settings.goals)
         self.hand = Hand(actuator, self.memory)
-        ports = Ports(_Passed(source, self.disturbance), policy, manager, self.memory, self.hand, **more)
+        ports = Ports(_Passed(source, self.disturbance), policy, manager, self.memory, self.hand, mover)
         interval = settings.manager.policy_interval
         self.loop: Loop = Loop(self.name, ports, LoopSettings(policy_interval=interval, timeline_length=0))
 

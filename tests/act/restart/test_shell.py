@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from penstock.act.restart.job_lease import JobLease
 from penstock.act.restart.job_lock import JobLock
 from penstock.act.restart.job_memory import JobMemory, recall_job, remember_job
 from penstock.act.restart.settings import RestartSettings
@@ -56,6 +57,7 @@ class Stage:
         journal: Any = None,
         patience: RestartSettings = LONG,
         wall: Callable[[], float] = time.time,
+        lease: JobLease | None = None,
         **plan: Any,
     ) -> Supervisor:
         told = {"batches": 8, "asks": {"1g": "2g"}, "action": self.action, **plan}
@@ -65,7 +67,7 @@ class Stage:
 
         job = Job("job", command)
         lock = JobLock(self.root / "run", job.name)
-        return Supervisor(job, lock, journal or self.journal, patience, self.said.append, wall)
+        return Supervisor(job, lock, journal or self.journal, patience, self.said.append, wall, lease)
 
     def starts(self) -> list[str]:
         lines = self.checkpoint.read_text().splitlines()

@@ -35,8 +35,8 @@ from penstock_lab.experiments.word_count import (
     UNDER,
     WordCounts,
 )
-from tests.lab.claims.test_faults import a_row as fault_row
 from tests.lab.claims.made_days import a_case_of_rows
+from tests.lab.claims.test_faults import a_row as fault_row
 from tests.lab.claims.test_field import a_row as field_row
 from tests.lab.claims.test_field import day_rows
 from tests.lab.made_up import a_phase, batches

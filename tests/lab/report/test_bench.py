@@ -91,9 +91,9 @@ def test_a_wide_table_is_cut_between_columns_and_names_its_rows_in_each_part():
 
 
 BENCH_NAMES = (
-    "answers autrascale autrascale-live bottlenecks convergence critical-path dashboard days decision event-log "
-    "faults field fleet image-triggers images kafka migration nexmark nexmark-migration overhead policies "
-    "seamless simulator sizing skew what-if wordcount wordcount-functions"
+    "answers autrascale autrascale-live bottlenecks convergence critical-path dashboard days decision "
+    "event-log faults field fleet image-triggers images kafka migration nexmark nexmark-migration overhead "
+    "policies seamless simulator sizing skew what-if wordcount wordcount-functions"
 )
 
 
