@@ -228,12 +228,13 @@ def _live_with(
         tells = [life.enter_context(closing(pulse)).beat]
         if desk is not None:
             tells.append(RestartWatch(journal, name, loop.timeline.restarted).look)
-        if tab is not None:
-            tells.append(life.enter_context(tab).tell)
+        shown = life.enter_context(tab) if tab is not None else None
 
         def after_cycle(now: float) -> None:
             for tell in tells:
                 tell(now)
+            if shown is not None:
+                shown.tell()
 
         yield after_cycle
 

@@ -97,7 +97,8 @@ def render_recommendation_page(found: Recommendation) -> str:
 def _draw_choices(found: Recommendation) -> go.Figure:
     import plotly.graph_objects as go
 
-    from penstock.view.charts import BLUE, GREY, ORANGE, escape_hover
+    from penstock.view.charts import escape_hover
+    from penstock.view.colours import BLUE, GREY, ORANGE
 
     shown = (found.held, *found.choices)
     names = [escape_hover(_list_figures(choice, found.held)[0]) for choice in shown]

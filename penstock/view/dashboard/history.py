@@ -15,7 +15,8 @@ from penstock.journal.former_runs import KIND as RUN
 from penstock.journal.former_runs import find_name
 from penstock.journal.records import ActionRecord, DecisionRecord, RunRecord
 from penstock.journal.store import Journal, open_journal
-from penstock.runtime.status import KINDS, plain_point
+from penstock.runtime.status import plain_point
+from penstock.runtime.tally import KINDS
 from penstock.runtime.timeline import TimelinePoint
 from penstock.view import figures
 from penstock.view.dashboard.standing import describe_cost
