@@ -147,10 +147,12 @@ def test_a_driver_that_dies_while_it_is_watched_is_said_to_be_gone(
 ) -> None:
     words = [sys.executable, "-m", "tests.view.dashboard.mortal", str(sockets), "app-3"]
     with subprocess.Popen(words) as driver:
-        wait_for("its socket", (sockets / "app-3.sock").exists)
-        browser.get(f"{pages}/applications/app-3")
-        wait_for_text(browser, "#live", "live")
-        driver.kill()
+        try:
+            wait_for("its socket", (sockets / "app-3.sock").exists)
+            browser.get(f"{pages}/applications/app-3")
+            wait_for_text(browser, "#live", "live")
+        finally:
+            driver.kill()
     wait_for_text(browser, "#summary .state", "ended")
     wait_for_script(browser, "!document.querySelector('[data-order]')")
     wait_for_text(browser, "#decisions", "counts needs 4 slots")
