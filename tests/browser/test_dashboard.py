@@ -173,7 +173,7 @@ def test_a_wrong_token_is_refused_and_the_right_one_is_needed_once(browser: Chro
     with served(sockets, Access(token=TOKEN)) as client:
         address = str(client.base_url)
         browser.get(f"{address}?token=wrong-wrong-wrong")
-        assert "a token is needed" in browser.page_source and NAME not in browser.page_source
+        assert "not for you" in browser.page_source and NAME not in browser.page_source
         browser.get(f"{address}?token={TOKEN}")
         wait_for_text(browser, "#live", "live")
         assert browser.current_url == address

@@ -1,16 +1,17 @@
 """Who may look and who may change: the one door through which every request comes.
 
-On loopback anyone on this machine may look, and only pages of this server may order something. On any other
-address a token, or a header that a proxy sets after it has asked who it is, opens the door.
+On loopback this user may look, and only pages of this server may order something. For other users, and on any
+other address, a token, or a header that a proxy sets after it has asked who it is, opens the door.
 """
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+import os
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -21,7 +22,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.errors import BadInput
 from penstock.runtime.by_hand import name_user
+from penstock.view.dashboard.peers import find_peer
 
+TOKEN_HELPS = "other users of its machine need one with a token, which its option --token sets"
+FindUser = Callable[[tuple[str, int], tuple[str, int]], int | None]
 READING = ("GET", "HEAD")
 COOKIE = "penstock-token"
 CSRF_HEADER = "x-penstock-csrf"
@@ -80,8 +84,8 @@ def is_loopback(host: str) -> bool:
 class Door:
     """Middleware: checks every request, and adds the headers that browsers obey."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
-        self.app, self.access = app, access
+    def __init__(self, app: ASGIApp, access: Access, find_user: FindUser = find_peer) -> None:
+        self.app, self.access, self._find_user = app, access, find_user
         self._user = name_user()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,13 +127,23 @@ class Door:
         if access.token is not None:
             given = request.cookies.get(name_cookie(request), "")
             return self._user if hmac.compare_digest(given.encode(), access.token.encode()) else None
-        return None if access.proxy_header else self._user
+        return None if access.proxy_header or self._is_of_another(request) else self._user
+
+    def _is_of_another(self, request: Request) -> bool:
+        """Tell whether another user of this machine asks; root may do all anyway."""
+        client, server = request.scope.get("client"), request.scope.get("server")
+        if client is None or server is None or not is_loopback(client[0]):
+            return False
+        user = self._find_user(tuple(client), tuple(server))
+        return user is not None and user not in (0, os.getuid())
 
     def _welcome(self, request: Request) -> Response:
         """Turn the token of an address into a cookie, once; send all others away."""
         given, token = request.query_params.get("token", ""), self.access.token
         if token is None or not hmac.compare_digest(given.encode(), token.encode()):
-            return _say("a token is needed: open the address that `penstock dashboard` has printed", 403)
+            return _say(
+                "not for you: open the address that `penstock dashboard` has printed; " + TOKEN_HELPS, 403
+            )
         rest = [(name, value) for name, value in parse_qsl(request.url.query) if name != "token"]
         # one slash: two would lead to another server
         address = "/" + request.url.path.lstrip("/") + (f"?{urlencode(rest)}" if rest else "")

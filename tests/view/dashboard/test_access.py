@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from penstock.errors import BadInput
-from penstock.view.dashboard.access import Access, choose_access, is_own_host
+from penstock.view.dashboard.access import Access, Door, choose_access, is_own_host
+from penstock.view.dashboard.peers import find_peer, write_end
 from tests.view.dashboard.served import FakeApplication, served
 
 TOKEN = "0123456789abcdefghij"
@@ -110,3 +118,36 @@ def test_beyond_loopback_a_token_is_made() -> None:
     assert choose_access("0.0.0.0", None, "x-user", (), False).token is None
     with pytest.raises(BadInput, match="16 characters"):
         choose_access("0.0.0.0", "short", None, (), False)
+
+
+def test_other_users_of_the_machine_are_sent_away_from_loopback() -> None:
+    async def welcome(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(request.state.who)
+
+    def ask(user: int | None) -> int:
+        plain = Starlette(routes=[Route("/", welcome)])
+        door = Door(plain, Access(), lambda client, server: user)
+        transport = httpx.ASGITransport(door, client=("127.0.0.1", 50_000))
+
+        async def get() -> httpx.Response:
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:4050") as client:
+                return await client.get("/")
+
+        return asyncio.run(get()).status_code
+
+    assert [ask(os.getuid()), ask(0), ask(None), ask(os.getuid() + 1)] == [200, 200, 200, 403]
+
+
+def test_the_kernel_tells_whose_connection_it_is() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as one,
+    ):
+        assert find_peer(one.getsockname(), server.getsockname()) == os.getuid()
+        assert find_peer(("127.0.0.1", 1), server.getsockname()) is None
+    assert find_peer(("::1", 1), ("::1", 2), (Path("/nowhere"),)) is None
+
+
+def test_an_end_is_written_as_the_kernel_does() -> None:
+    assert write_end(("127.0.0.1", 4050)) == "0100007F:0FD2"
+    assert write_end(("::1", 80)) == "00000000000000000000000001000000:0050"
