@@ -204,7 +204,7 @@ def _measure_share(
         applications[number % len(applications)].change(time.time(), 500.0 + number)
         time.sleep(max(0.0, begun + number + 1 - time.monotonic()))
     after, lasted = server.cpu_times(), time.monotonic() - begun
-    return (after.user + after.system - before.user - before.system) / lasted
+    return float(after.user + after.system - before.user - before.system) / lasted
 
 
 def _wait_for(what: str, ask: Callable[[], Any]) -> Any:
