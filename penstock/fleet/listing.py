@@ -105,8 +105,8 @@ class FleetListing:
 
     index: NameIndex
     numbers: Mapping[str, Floats]
-    rules: Sequence[str]
-    reasons: Sequence[str]
+    decided: Mapping[int, tuple[str, str]]
+    """Row → the rule and the reason of the newest decision, where there was one."""
     undersized: Flags
     _orders: dict[tuple[str, bool], Whole] = field(default_factory=dict)
 
@@ -118,8 +118,8 @@ class FleetListing:
         names = table["application"].combine_chunks()
         known = former is not None and former.index.names.equals(names)
         index = former.index if former is not None and known else NameIndex.of(names)
-        rules, reasons = _find_newest(names, decisions)
-        return cls(index, _take_numbers(table), rules, reasons, is_undersized(table))
+        decided = _find_newest(names, decisions)
+        return cls(index, _take_numbers(table), decided, is_undersized(table))
 
     def page(self, question: Question, now: float) -> Plain:
         """Return one page: its rows as plain data, and how many match in all."""
@@ -177,8 +177,12 @@ class FleetListing:
             by_team: Floats = ranks[self.index.team]
             return by_team
         if sort == "rule":
-            place = {rule: rank for rank, rule in enumerate(sorted(set(self.rules) - {""}))}
-            return np.array([place.get(rule, np.nan) for rule in self.rules], np.float64)
+            place = {
+                rule: rank for rank, rule in enumerate(sorted({rule for rule, _ in self.decided.values()}))
+            }
+            by_rule: Floats = np.full(len(self.index.names), np.nan)
+            by_rule[list(self.decided)] = [place[rule] for rule, _ in self.decided.values()]
+            return by_rule
         return self.numbers[sort]
 
     def _choose(self, question: Question, now: float) -> Flags | None:
@@ -200,18 +204,20 @@ class FleetListing:
             case "spare":
                 return heard & ((self.numbers["spare_cores"] > 0) | (self.numbers["spare_gib"] > 0))
             case "decided":
-                return np.array([bool(rule) for rule in self.rules], np.bool_)
+                decided = np.zeros(len(heard), np.bool_)
+                decided[list(self.decided)] = True
+                return decided
         return ~heard
 
     def _row(self, place: int, now: float) -> Plain:
-        name = self.index.names[place].as_py()
+        name, (rule, reason) = self.index.names[place].as_py(), self.decided.get(place, ("", ""))
         return {
             "application": shorten(name),
             "is_whole": len(name) <= LONGEST_TEXT,
             "team": shorten(self.index.teams[self.index.team[place]]),
             **{one: float(self.numbers[one][place]) for one in NUMBERS},
-            "rule": shorten(self.rules[place]),
-            "reason": shorten(self.reasons[place]),
+            "rule": shorten(rule),
+            "reason": shorten(reason),
             "undersized": bool(self.undersized[place]),
             "silent": bool(self.numbers["at"][place] < now - HOUR),
         }
@@ -238,11 +244,9 @@ def _take_numbers(table: pa.Table) -> dict[str, Floats]:
     }
 
 
-def _find_newest(names: pa.Array, decisions: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """Return the rule and the reason of the newest decision on each application; empty where none was."""
+def _find_newest(names: pa.Array, decisions: Sequence[Mapping[str, Any]]) -> dict[int, tuple[str, str]]:
+    """Return the rule and the reason of the newest decision on each application, by its row."""
     newest = {str(one["application"]): one for one in sorted(decisions, key=lambda one: float(one["at"]))}
-    decided = list(newest.values())
-    at = pc.index_in(names, pa.array(newest, pa.string())).fill_null(-1).to_pylist()
-    rules = [str(decided[place]["rule"]) if place >= 0 else "" for place in at]
-    reasons = [str(decided[place]["reason"]) if place >= 0 else "" for place in at]
-    return rules, reasons
+    decided = [(str(one["rule"]), str(one["reason"])) for one in newest.values()]
+    at = pc.index_in(names, pa.array(newest, pa.string())).fill_null(-1).to_numpy()
+    return {place: decided[at[place]] for place in np.flatnonzero(at >= 0).tolist()}

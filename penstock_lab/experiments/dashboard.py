@@ -21,6 +21,7 @@ import psutil
 
 from penstock.errors import ActionFailed, BadInput
 from penstock.runtime.control import ControlServer
+from penstock_lab.experiments.dashboard_fleet import time_pages, write_round
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
 from penstock_lab.ground.spark_cluster import scratch_directory
 
@@ -35,6 +36,8 @@ NOTES = [
     "first_paint_ms: the median of Chromium's first contentful paint, each time with an empty cache",
     "event_to_screen_ms: the longest time from a changed status to the changed row on the page",
     "server_cpu_share: processor time of the dashboard's process over the time watched, of one core",
+    "fleet_page_ms: 50 rows of 100,000, the slowest kind of question (its median): searched, sorted by each "
+    "column, turned, and the first page after a round",
     "not measured: what a driver pays while it is watched, beside what `bench overhead` measures",
 ]
 WATCH = """
@@ -114,6 +117,7 @@ def run(extent: Extent, progress: Progress) -> Measurement:
         directory = held.enter_context(scratch_directory())
         now = time.time()
         applications = [MadeUpApplication(directory / "run", n, now) for n in range(APPLICATIONS)]
+        write_round(directory / "fleet", now, 0)
         for one in applications:
             held.enter_context(closing(one))
         server, address = held.enter_context(_serve(directory))
@@ -124,13 +128,16 @@ def run(extent: Extent, progress: Progress) -> Measurement:
         delays = [_time_change(browser, applications[n % APPLICATIONS], n) for n in range(CHANGES)]
         progress(f"watching for {watched:.0f} s")
         share = _measure_share(server, applications, watched)
+        progress("pages of a fleet")
+        pages = time_pages(address, directory / "fleet")
     rows: list[Row] = [
         {"case": "first paint", "median_ms": median(paints), "longest_ms": max(paints)},
         {"case": "event to screen", "median_ms": median(delays), "longest_ms": max(delays)},
         {"case": f"watching {APPLICATIONS} applications", "cpu_share": share},
+        *pages,
     ]
-    figures = (median(paints), max(delays), share)
-    names = ("first_paint_ms", "event_to_screen_ms", "server_cpu_share")
+    figures = (median(paints), max(delays), share, max(float(page["median_ms"]) for page in pages))
+    names = ("first_paint_ms", "event_to_screen_ms", "server_cpu_share", "fleet_page_ms")
     return Measurement(rows, dict(zip(names, figures, strict=True)), NOTES)
 
 
@@ -140,6 +147,7 @@ def _serve(directory: Path) -> Iterator[tuple[psutil.Process, str]]:
     settings = directory / "settings.yaml"
     settings.write_text(f"runtime_directory: {directory}/run\njournal: {directory}/journal.db\n")
     words = ["dashboard", "--address", "127.0.0.1:0", "--config", str(settings), "--json"]
+    words += ["--fleet", str(directory / "fleet")]
     with subprocess.Popen([sys.executable, "-m", "penstock.cli", *words], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:

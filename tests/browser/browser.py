@@ -11,6 +11,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
+EVERY = 0.05
 PATIENCE = 60
 """Seconds to wait for what should be there at once: the machine may be busy."""
 
@@ -47,19 +48,21 @@ def show_as(browser: Chrome, dark: bool, width: int, height: int = 1000) -> None
 
 def find(browser: Chrome, selector: str) -> Any:
     """Return the first element, once it is there."""
-    return WebDriverWait(browser, PATIENCE).until(lambda one: one.find_element(By.CSS_SELECTOR, selector))
+    return WebDriverWait(browser, PATIENCE, EVERY).until(
+        lambda one: one.find_element(By.CSS_SELECTOR, selector)
+    )
 
 
 def wait_for_text(browser: Chrome, selector: str, text: str) -> None:
     """Wait until the first element holds this text; its content may be changed meanwhile."""
     found = "document.querySelector(arguments[0])"
     script = f"return {found} !== null && {found}.textContent.includes(arguments[1])"
-    WebDriverWait(browser, PATIENCE).until(lambda one: one.execute_script(script, selector, text))
+    WebDriverWait(browser, PATIENCE, EVERY).until(lambda one: one.execute_script(script, selector, text))
 
 
 def wait_for_script(browser: Chrome, script: str) -> Any:
     """Wait until this script returns something true, and return it."""
-    return WebDriverWait(browser, PATIENCE).until(lambda one: one.execute_script(f"return {script}"))
+    return WebDriverWait(browser, PATIENCE, EVERY).until(lambda one: one.execute_script(f"return {script}"))
 
 
 def list_complaints(browser: Chrome) -> list[str]:

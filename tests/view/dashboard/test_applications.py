@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 
-from tests.view.dashboard.served import FakeApplication, next_point, read_events, served
+from tests.view.dashboard.served import EVERY, FakeApplication, next_point, read_events, served
+from tests.waiting import wait_for
 
 
 def test_a_name_with_markup_is_text(client: httpx.Client) -> None:
@@ -36,8 +39,16 @@ def test_sockets_are_asked_only_while_someone_looks(sockets: Path, words: FakeAp
     with served(sockets) as client:
         client.get("/")
         words.asked.clear()
-        next(read_events(client, "/events/applications"))
+        with closing(read_events(client, "/events/applications")) as events:
+            next(events)
         assert words.asked, "who follows is served"
+
+        def nobody_asks() -> bool:
+            known = len(words.asked)
+            time.sleep(5 * EVERY)
+            return len(words.asked) == known
+
+        wait_for("an end of the rounds", nobody_asks)
 
 
 def test_an_application_that_ends_stays_in_sight(sockets: Path, client: httpx.Client) -> None:
