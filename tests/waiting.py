@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 PATIENCE_SECONDS = 180
@@ -26,3 +28,13 @@ def wait_for(
         time.sleep(every)
     story = f": {seen()}" if seen is not None else ""
     raise AssertionError(f"waited {patience:g} s in vain for {what}{story}")
+
+
+@contextmanager
+def started(words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Start a process that is killed at the end: a test that fails must not wait for it for ever."""
+    with subprocess.Popen(words, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

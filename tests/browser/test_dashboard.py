@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from penstock.view.dashboard.access import Access
 from tests.browser.browser import find, list_complaints, show_as, wait_for_script, wait_for_text
 from tests.dataflow.costs.test_foresight import costs, outlook
 from tests.view.dashboard.served import FakeApplication, next_point, served
-from tests.waiting import wait_for
+from tests.waiting import started, wait_for
 
 NAME = "word <script>alert(1)</script> & <b>more</b>"
 TOKEN = "0123456789abcdefghij"
@@ -52,6 +51,12 @@ def list_own_complaints(browser: Chrome) -> list[str]:
 def open_application(browser: Chrome, pages: str) -> None:
     browser.get(f"{pages}/applications/app-1")
     wait_for_script(browser, "document.getElementById('timeline').dataset.points")
+
+
+def is_shown(browser: Chrome, address: str) -> bool:
+    """Open the page of an application, and say whether there is one."""
+    browser.get(address)
+    return bool(browser.execute_script("return document.querySelector('#summary .state') !== null"))
 
 
 def press(browser: Chrome, selector: str) -> None:
@@ -146,13 +151,9 @@ def test_a_driver_that_dies_while_it_is_watched_is_said_to_be_gone(
     browser: Chrome, pages: str, sockets: Path
 ) -> None:
     words = [sys.executable, "-m", "tests.view.dashboard.mortal", str(sockets), "app-3"]
-    with subprocess.Popen(words) as driver:
-        try:
-            wait_for("its socket", (sockets / "app-3.sock").exists)
-            browser.get(f"{pages}/applications/app-3")
-            wait_for_text(browser, "#live", "live")
-        finally:
-            driver.kill()
+    with started(words):
+        wait_for("its page", lambda: is_shown(browser, f"{pages}/applications/app-3"), every=1.0)
+        wait_for_text(browser, "#live", "live")
     wait_for_text(browser, "#summary .state", "ended")
     wait_for_script(browser, "!document.querySelector('[data-order]')")
     wait_for_text(browser, "#decisions", "counts needs 4 slots")

@@ -19,6 +19,7 @@ from penstock.settings.model import Settings
 from penstock.view.dashboard.server import Address, parse_address
 from tests.commands.command_line import COMMAND, Captured, complaint
 from tests.view.dashboard.served import wait_until_served
+from tests.waiting import started
 
 
 def test_it_says_where_it_is_serves_and_ends_with_an_interrupt(tmp_path: Path) -> None:
@@ -27,7 +28,7 @@ def test_it_says_where_it_is_serves_and_ends_with_an_interrupt(tmp_path: Path) -
         f"runtime_directory: {tmp_path}/run\njournal: {tmp_path}/j.db\ndashboard_read_only: true\n"
     )
     words = ["dashboard", "--address", "127.0.0.1:0", "--config", str(settings), "--json"]
-    with subprocess.Popen(
+    with started(
         [*COMMAND, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -94,7 +95,7 @@ def test_a_driver_runs_on_where_the_port_is_taken(tmp_path: Path, caplog: pytest
 def test_the_report_of_one_log_is_served_on_loopback(tmp_path: Path, capsys: Captured) -> None:
     log = tmp_path / "no-log"
     log.write_text("nonsense\n")
-    with subprocess.Popen(
+    with started(
         [*COMMAND, "diagnose", "--serve", str(log), "--json"], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
