@@ -52,14 +52,16 @@ class Listening:
         return self.answers[-1]
 
 
+QUICK = {"flink_metrics_window": 60, "flink_stabilization_interval": 0}
+"""Ten minutes are shorter than the window over which Flink's autoscaler takes its means."""
 OF_SLOTS = an_experiment(
     sources={"events": {"rate": "constant:300", "tasks": 4}},
     operators={"count": {"inputs": ["events"], "service_time": "8ms", "tasks": 48, "selectivity": 0}},
     batches={"trigger": "10s", "serial": "0.5s", "executors": 2, "cores": 2},
-    settings={"policy_interval": 20, "latency_target": "30s", "activation_intervals": 1},
+    settings={"policy_interval": 20, "latency_target": "30s", "activation_intervals": 1, **QUICK},
 )
 OF_OPERATORS = an_experiment(
-    settings={"policy_interval": 10, "latency_target": "5s", "activation_intervals": 1}
+    settings={"policy_interval": 10, "latency_target": "5s", "activation_intervals": 1, **QUICK}
 )
 PLACES = {
     "run": OF_SLOTS,

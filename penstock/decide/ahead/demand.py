@@ -13,10 +13,13 @@ from scipy.special import ndtr, ndtri
 from penstock.dataflow.metrics import Floats
 from penstock.decide.ahead.season import Season
 from penstock.decide.ahead.trend import FARTHEST, RateTrend
+from penstock.decide.ds2.slot_sizing import MOST_RECORDS
 
 HALVINGS = 40
 ALIKE = 1.2
 """Rates that scatter by so many times the noise of other readings are taken to be measured no better."""
+ABSURD, OLD = "the reading cannot be right", "the window is no newer than the last"
+"""Why a reading was not taken."""
 LONGEST_GAP = 30.0
 """Windows without a reading after which a trend begins anew: it would be drawn through nothing."""
 
@@ -31,10 +34,10 @@ class SourceDemand:
 
     def take(self, start: float, end: float, rate: float, horizon: float) -> str:
         """Learn from a window; say why, where it is of no use."""
-        if not (math.isfinite(rate) and rate >= 0 and end > start):
-            return "the reading cannot be right"
+        if not (0 <= rate < MOST_RECORDS and end > start):
+            return ABSURD
         if self._recent and end <= self._recent[-1][0]:
-            return "the window is no newer than the last"
+            return OLD
         aside = ""
         if self._recent and start - self._recent[-1][0] > LONGEST_GAP * (end - start):
             self.trend, aside = RateTrend(), "readings were missing, so the trend begins anew"

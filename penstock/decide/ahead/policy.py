@@ -20,7 +20,7 @@ from penstock.dataflow.window import (
     SlotWindow,
 )
 from penstock.decide.ahead.capacity import CostLine
-from penstock.decide.ahead.demand import SourceDemand
+from penstock.decide.ahead.demand import ABSURD, OLD, SourceDemand
 from penstock.decide.ahead.plan import Caution, ChangeClock, Deaths, Savings
 from penstock.decide.ahead.season import Season
 from penstock.decide.ahead.settings import AheadSettings
@@ -107,6 +107,7 @@ class AheadPolicy:
         """Learn from a window about which nothing is asked: the load goes on while a size changes."""
         if self._clock.look(window.end, window.parallelism):
             self._settled_from = window.end
+        self._asides.clear()
         for query in window.queries:
             if find_unread_source(query) is not None:
                 continue
@@ -132,11 +133,16 @@ class AheadPolicy:
         """Propose the least size that is safe until the size after it could be there."""
         if not window.queries:
             return NotReady("no query is active", "a query that reports metrics")
+        if not window.end > window.start:
+            return NotReady("the window has no length", "a window of some seconds")
         self.watch(window)
         for query in window.queries:
             unread = find_unread_source(query)
             if unread is not None and isinstance(window, OperatorWindow):
                 return unread
+        refused = next((aside for aside in self._asides.values() if aside in (ABSURD, OLD)), None)
+        if refused is not None:
+            return NotReady(refused, "another window")
         answer = self._size_slots(window) if isinstance(window, SlotWindow) else self._size_operators(window)
         if isinstance(answer, Scale):
             self._clock.ask(window.end, answer.parallelism)
