@@ -92,8 +92,8 @@ def test_a_wide_table_is_cut_between_columns_and_names_its_rows_in_each_part():
 
 BENCH_NAMES = (
     "answers autrascale bottlenecks convergence critical-path decision event-log faults field fleet images "
-    "kafka migration nexmark nexmark-migration overhead policies seamless simulator sizing skew what-if wordcount "
-    "wordcount-functions"
+    "kafka migration nexmark nexmark-migration overhead policies seamless simulator sizing skew what-if "
+    "wordcount wordcount-functions"
 )
 
 
