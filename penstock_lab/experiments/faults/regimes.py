@@ -28,8 +28,6 @@ from penstock_lab.jobs.catalog import find_job
 from penstock_lab.jobs.contents import Fed
 from penstock_lab.jobs.places import RunPlace
 
-JOB = "stream-join"
-"""An ordinary job with state, whose right answer a batch query gives."""
 RATE, FEED_SECONDS, SEED = "constant:60", 70.0, 0
 PATIENCE = 240.0
 MORE_BATCHES = 2
@@ -162,6 +160,9 @@ class Regime(ABC):
 class LoopRegime(Regime):
     """An ordinary job under `penstock run`."""
 
+    job_name = "numpy-scoring"
+    """A job whose right answer a batch query gives."""
+
     def __init__(
         self,
         ground: ProvingGround,
@@ -172,7 +173,7 @@ class LoopRegime(Regime):
         """Input comes for so many seconds; `settings` go into the driver's environment."""
         super().__init__(ground, place)
         self._seconds, self._settings = seconds, dict(settings or {})
-        self.job, self._run = find_job(JOB), RunPlace(place)
+        self.job, self._run = find_job(self.job_name), RunPlace(place)
         self._feed: subprocess.Popen[bytes] | None = None
         self._marked = 0
 
@@ -189,7 +190,15 @@ class LoopRegime(Regime):
         """Start the driver, and with the first one the feed."""
         if self._feed is None:
             self.job.prepare(self._run)
-            feed = [sys.executable, "-m", "penstock_lab.jobs.feed", JOB, str(self.place), "--rate", RATE]
+            feed = [
+                sys.executable,
+                "-m",
+                "penstock_lab.jobs.feed",
+                self.job_name,
+                str(self.place),
+                "--rate",
+                RATE,
+            ]
             self._feed = subprocess.Popen([*feed, "--seconds", f"{self._seconds:g}", "--seed", str(SEED)])
         super().start()
 
@@ -256,7 +265,9 @@ class LoopRegime(Regime):
 
 
 class MigrationRegime(LoopRegime):
-    """The same job, while all state moves away from one executor."""
+    """A job with state, all of which moves away from one executor."""
+
+    job_name = "stream-join"
 
     def await_work(self) -> None:
         """Wait for batches, and order a drain."""
