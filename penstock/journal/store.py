@@ -200,7 +200,7 @@ class Journal:
         query = sa.select(observations).where(*which).order_by(observations.c.id)
         with self.database.reading() as connection:
             rows = connection.execute(query.execution_options(yield_per=ROWS_AT_ONCE)).mappings()
-            return tuple(map(records.read_outline, rows))
+            return tuple(records.read_outline(dict(row)) for row in rows)
 
     def remember(self, now: float, owner: str, kind: str, key: str, body: Plain) -> None:
         """Keep what was learned under a name that outlives the driver; the same key is written over."""
