@@ -21,6 +21,9 @@ from penstock.decide.verdict import (
     verdict_key,
 )
 
+RATES = ("offered_per_second", "observed_per_second", "backlog_records")
+"""Figures of a query that are always there, as NaN where they could not be measured."""
+
 Plain = dict[str, Any]
 Kind = TypeVar("Kind", "ObservationRecord", "DecisionRecord", "ActionRecord")
 
@@ -185,8 +188,12 @@ def read_observation(row: Mapping[str, Any]) -> ObservationRecord:
 
 
 def read_outline(row: Mapping[str, Any]) -> ObservationRecord:
-    """Read an observation without the details of its queries."""
-    queries = [{key: value for key, value in one.items() if key != "detail"} for one in row["queries"]]
+    """Read an observation without the details of its queries; a rate that JSON could not hold is NaN."""
+    queries = [
+        {key: value for key, value in one.items() if key != "detail"}
+        | {key: math.nan for key in RATES if one.get(key) is None}
+        for one in row["queries"]
+    ]
     return read_observation({**row, "queries": queries})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -173,6 +174,7 @@ def _judge_query(name: str, windows: Sequence[tuple[QuerySummary, float]], targe
     whole = sum(lasted for _, lasted in windows)
     latencies = [(one.latency_seconds, w) for one, w in windows if one.latency_seconds is not None]
     batches = [(one.batch_seconds, w) for one, w in windows if one.batch_seconds is not None]
+    backlogs = [one.backlog_records for one, _ in windows if math.isfinite(one.backlog_records)]
     within = None
     if target is not None and latencies:
         within = _share((latency <= target, lasted) for latency, lasted in latencies)
@@ -183,7 +185,7 @@ def _judge_query(name: str, windows: Sequence[tuple[QuerySummary, float]], targe
         batch_seconds=_median_and_tail(batches),
         latency_seconds=_median_and_tail(latencies),
         within_target_share=within,
-        largest_backlog_records=max((one.backlog_records for one, _ in windows), default=0.0),
+        largest_backlog_records=max(backlogs, default=0.0),
     )
 
 

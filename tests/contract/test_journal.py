@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from contextlib import closing
 
@@ -18,8 +19,10 @@ from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Verdict, Wa
 from penstock.errors import NotFound
 from penstock.journal.explain import explain
 from penstock.journal.overrides import add_override, recall_all_overrides, recall_overrides
+from penstock.journal.report import make_report
 from penstock.journal.schema import decisions, memories
 from penstock.journal.store import Journal
+from penstock.view.report_page import thin_out
 from tests.contract.conftest import Opener
 from tests.fakes import APPLICATION, a_query, a_scale, a_window, an_outcome
 
@@ -59,6 +62,16 @@ def test_a_span_is_read_without_details(journal: Journal):
     assert [one.action_id for one in journal.actions(since=40.0)] == [number] and not journal.actions(
         since=41.0
     )
+
+
+def test_rates_that_were_not_measured_come_back_as_no_numbers(journal: Journal):
+    unknown = a_query(offered=math.nan, observed=math.nan, backlog=math.nan)
+    journal.observed(10.0, a_window(10.0, queries=(unknown, a_query(name="lines"))))
+    report = make_report("words", 0.0, 20.0, read := journal.outlines(APPLICATION, 0.0), [], [], {})
+    query, known = read[0].queries
+    assert math.isnan(query.offered_per_second) and known.offered_per_second == 100.0
+    assert [one.largest_backlog_records for one in report.queries] == [0.0, 500.0]
+    assert thin_out(read)[0]["offered_per_second"] is None
 
 
 def test_an_accepted_rollback_is_known_as_one(journal: Journal):
