@@ -27,8 +27,10 @@ def test_a_real_application_is_watched_paused_and_resumed(
     settings = {**places, "policy_interval": "1s", "max_executors": 1, "dashboard": "127.0.0.1:0"}
     caplog.set_level(logging.INFO, "penstock.runtime.beside")
     handle = penstock.attach(spark, settings=settings)
-    wait_for("the dashboard of the driver", lambda: caplog.messages)
-    of_driver = caplog.messages[-1].rpartition(" ")[2]
+    said = wait_for(
+        "the dashboard of the driver", lambda: [one for one in caplog.messages if "dashboard is at" in one]
+    )
+    of_driver = said[0].rpartition(" ")[2]
     stream = spark.readStream.format("rate").option("rowsPerSecond", 500).load()
     query = stream.writeStream.format("noop").queryName("<noop>").trigger(processingTime="1 second").start()
     key = spark.sparkContext.applicationId
