@@ -1,4 +1,4 @@
-"""A real application's state, moved from its page in a browser, and the tab in its own Spark UI."""
+"""The tab in a real application's own Spark UI: there, filled, escaped, and gone with the autopilot."""
 
 from __future__ import annotations
 
@@ -6,23 +6,12 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from pyspark.sql import SparkSession
 
 import penstock
-from tests.browser.browser import find, opened_browser
 from tests.spark.conftest import ClusterFactory
-from tests.view.dashboard.served import served
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.own_cluster]
-BINS = 4
-
-
-@pytest.fixture(scope="module")
-def spark(local_cluster: ClusterFactory) -> SparkSession:
-    """Two executors with a core each, and the UI on."""
-    conf = {"spark.ui.enabled": "true", "spark.ui.port": "0", "spark.sql.shuffle.partitions": str(BINS)}
-    return local_cluster(executors=2, cores=1, conf=conf)
 
 
 def read(address: str) -> str:
@@ -36,38 +25,8 @@ def is_gone(address: str) -> bool:
     return "Spark Jobs" in page and "/penstock/" not in page
 
 
-def test_state_is_taken_off_an_executor_from_the_page(spark: SparkSession, tmp_path: Path) -> None:
-    places = {"journal": str(tmp_path / "journal.db"), "runtime_directory": str(tmp_path / "run")}
-    settings = {**places, "policy_interval": "1s", "min_executors": 2, "max_executors": 2}
-    handle = penstock.attach(spark, settings=settings)
-    counted = spark.readStream.format("rate").option("rowsPerSecond", 50).load().groupBy("value").count()
-    writer = counted.writeStream.format("noop").outputMode("update").queryName("counts")
-    query = (
-        writer.option("checkpointLocation", str(tmp_path / "c")).trigger(processingTime="1 second").start()
-    )
-    with served(tmp_path / "run") as client, opened_browser() as browser:
-
-        def read_bins() -> list[int]:
-            """Return how many bins each executor has, as the page shows them."""
-            rows = "[...document.querySelectorAll('#map tbody tr')]"
-            counted: list[int] = browser.execute_script(
-                f"return {rows}.map((row) => row.querySelectorAll('.bin').length)"
-            )
-            return counted
-
-        browser.get(f"{client.base_url}applications/{spark.sparkContext.applicationId}/state")
-        wait_for("bins on both executors", lambda: len(read_bins()) == 2 and 0 not in read_bins())
-        # paused, so that the autopilot does not spread the state again
-        handle.pause()
-        for button in ("#map [data-order=drain]", "dialog[open] #dialog-yes"):
-            browser.execute_script("arguments[0].click()", find(browser, button))
-        wait_for("the first executor without bins", lambda: read_bins() == [0, BINS], seen=read_bins)
-    assert query.isActive
-    query.stop()
-    handle.detach()
-
-
-def test_the_spark_ui_shows_how_the_autopilot_stands(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_spark_ui_shows_how_the_autopilot_stands(local_cluster: ClusterFactory, tmp_path: Path) -> None:
+    spark = local_cluster(executors=1, conf={"spark.ui.enabled": "true", "spark.ui.port": "0"})
     settings = {
         "mode": "observe",
         "policy_interval": "1s",
