@@ -118,7 +118,7 @@ def override(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Pin a parameter, veto a rule or force one; or show what holds.
+    """Pin a parameter, veto or force a rule, or show what holds.
 
     The running application takes it up by itself.
     """

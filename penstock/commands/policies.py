@@ -10,7 +10,10 @@ from penstock.commands.printing import Json, answer, progress, say
 
 
 def policies(as_json: Json = False) -> None:
-    """List the policies, those of installed packages too, and when to choose each."""
+    """List the policies, and when to choose each of them.
+
+    Those of installed packages are among them; one that cannot be imported is named on standard error.
+    """
     from penstock.plugins.finding import list_policies
     from penstock.view.decisions_terminal import render_policies
 

@@ -242,11 +242,16 @@ def measure_busy(graph: LogicalGraph, metrics: MetricWindow, held: Mapping[str, 
 
 
 def _measure_working(graph: LogicalGraph, metrics: MetricWindow) -> Floats:
-    """Return the share of the window in which those instances worked that worked at all; 0 where none did."""
+    """Return the share of the window in which those instances worked that worked at all.
+
+    Where fewer than half did, or one alone, it is a hot key or few partitions, and all of them count.
+    """
     size = len(graph.operators)
     useful = np.bincount(metrics.operator, weights=metrics.useful_seconds, minlength=size)
     active = np.bincount(metrics.operator, weights=metrics.useful_seconds > 0, minlength=size)
-    share: Floats = useful / (np.maximum(active, 1) * metrics.seconds)
+    reported = np.bincount(metrics.operator, minlength=size)
+    counted = np.where((active > 1) & (2 * active >= reported), active, reported)
+    share: Floats = useful / (np.maximum(counted, 1) * metrics.seconds)
     return share
 
 

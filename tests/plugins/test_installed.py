@@ -76,7 +76,7 @@ def test_the_example_of_the_page_works_as_the_page_says(place, capsys):
     assert perform(listing) == 0
     assert "late-policy 1.0" in capsys.readouterr().out
     assert perform([*simulation, "--json"]) == 0
-    (one, _) = last_json(capsys)["policies"]
+    (one,) = last_json(capsys)["policies"]
     assert one["policy"] == "one-more-when-late" and one["actions"]
     # the script is missing, the policy is not
     assert perform(run) == 2
