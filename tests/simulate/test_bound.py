@@ -42,7 +42,7 @@ def test_noise_costs_a_margin_and_a_failing_instance_a_spare():
 
 def test_the_same_spike_is_foreseen_on_the_second_day():
     spikes = "bursts:base=2000,peak=9000,every=86400,length=600"
-    settings = {"policy_interval": 300, "utilisation": 1.0, "utilisation_low": 0.5}
+    settings = {"policy_interval": 300, "max_executors": 12}
     bound = find_bound(day(spikes, duration=2 * 86400, settings=settings), allowed=0.0)
     assert "the day before" in bound.predictor and bound.measures.under_seconds == 0
 

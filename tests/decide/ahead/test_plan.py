@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.decide.ahead.capacity import CostLine
-from penstock.decide.ahead.plan import ChangeClock, Deaths, Savings
+from penstock.decide.ahead.plan import Caution, ChangeClock, Deaths, Savings
 from penstock.decide.ahead.policy import choose_size
 
 
@@ -74,6 +74,20 @@ def test_spares_follow_from_how_often_instances_die():
     deaths.look(2690.0, 0)
     # one in 5,400 s: P(some within 70 s) = 1.3 %, P(two) = 0.008 %
     assert (deaths.count, deaths.spares(70.0, 0.001), deaths.spares(70.0, 0.05)) == (1, 1, 0)
+
+
+def test_having_been_short_halves_the_risk_and_a_long_time_without_brings_it_back():
+    caution = Caution(risk=0.001)
+    for is_short in (True, True):
+        caution.look(is_short)
+    assert caution.times == pytest.approx(0.25)
+    for _ in range(1000):
+        caution.look(is_short=False)
+    # one short time in a thousand is what the risk of 0.001 allows, so that as many balance
+    assert caution.times == pytest.approx(0.5)
+    for _ in range(20):
+        caution.look(is_short=True)
+    assert caution.times == pytest.approx(0.1)
 
 
 def test_less_is_taken_once_it_has_saved_the_price():

@@ -96,7 +96,7 @@ def feed(demand, rates, seconds=10.0, start=0.0):
 
 def test_a_load_exceeds_what_is_said_of_it_about_as_seldom_as_is_said():
     random, demand = np.random.default_rng(11), SourceDemand(None)
-    load = 1000 + 300 * np.sin(np.arange(4000) / 250)
+    load = 1000 + 300 * np.sin(np.arange(1500) / 250)
     exceeded = []
     for number, rate in enumerate(load[:-6]):
         demand.take(10.0 * number, 10.0 * number + 10, rate * (1 + 0.05 * random.standard_normal()), 60.0)
