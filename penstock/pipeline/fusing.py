@@ -159,6 +159,20 @@ class FusePlan:
         """Return the group of a function; one alone is its own."""
         return next((group for group in self.groups if function in group), (function,))
 
+    def choose_batch(self, function: str) -> Group:
+        """Return the functions that a query's next batch is for.
+
+        Only the first of a group serves the others. Their own queries still read what was written to their
+        topics before, each for itself.
+        """
+        group = self.group_of(function)
+        return group if group[0] == function else (function,)
+
+    def list_behind(self, function: str) -> Group:
+        """List a function and those behind it with which it may ever be fused."""
+        chain = next((chain for chain in self.chains if function in chain), (function,))
+        return chain[chain.index(function) :]
+
     def note_batch(self, group: Group) -> None:
         """Note that a batch of these functions has ended as one query."""
         with self._lock:

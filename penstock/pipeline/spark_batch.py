@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,15 +38,25 @@ _SIGNS_OF_TROUBLE = (
 class BatchServer:
     """Serves the batches of one query; instances report what they did through accumulators."""
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, is_stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        functions: Iterable[str],
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        """Make the accounts of all functions that batches may have now, in one thread.
+
+        Spark numbers accumulators without a lock: two that are made at once can have one number.
+        """
         self._spark, self._pipeline, self._is_stopping = spark, pipeline, is_stopping
-        self._accounts: dict[str, Accumulator[Work]] = {}
+        self._accounts: dict[str, Accumulator[Work]] = {
+            name: spark.sparkContext.accumulator({}, WorkParam()) for name in functions
+        }
         self._schemas: dict[str, StructType] = {}
 
     def account(self, function: Function) -> Accumulator[Work]:
         """Return what the instances of a function report to."""
-        if function.name not in self._accounts:
-            self._accounts[function.name] = self._spark.sparkContext.accumulator({}, WorkParam())
         return self._accounts[function.name]
 
     def serve(

@@ -67,7 +67,8 @@ class FunctionQuery:
         self.mending = Mending()
         self._spark, self._pipeline, self._board, self._monitor = spark, pipeline, board, monitor
         self._modes = modes
-        self._server = BatchServer(spark, pipeline, lambda: self._stopping)
+        names = board.plan.list_behind(function.name)
+        self._server = BatchServer(spark, pipeline, names, lambda: self._stopping)
         self._query: StreamingQuery | None = None
         self._place: tuple[str, float] = ("", 0.0)
         self._trouble: str | None = None
@@ -220,7 +221,7 @@ class FunctionQuery:
 
     def _serve(self, batch: DataFrame, batch_id: int) -> None:
         """Serve a batch as it is to run; functions that fail together are tried apart, to see which fails."""
-        group = self._modes.choose(batch_id, self._board.plan.group_of(self.function.name))
+        group = self._modes.choose(batch_id, self._board.plan.choose_batch(self.function.name))
         try:
             self._serve_as(batch, batch_id, group)
         except Exception as problem:

@@ -145,9 +145,9 @@ class FuseSettings(Section):
     names: ClassVar[Mapping[str, str]] = {"mode": "fuse", "above": "fuse_above"}
 
     mode: Literal["auto", "never", "always"] = Field(
-        "auto",
+        "never",
         description="Whether neighbouring functions of a pipeline run as one query: `auto` where the topic "
-        "between them costs too much, `never`, or `always` where they can.",
+        "between them costs too much, `never`, or `always` where they can. The topic is then not written.",
     )
     above: Ratio = Field(
         0.2,

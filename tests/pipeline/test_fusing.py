@@ -197,6 +197,16 @@ def test_nothing_joins_a_function_that_is_behind():
     assert plan.groups == (("a", "b"),)
 
 
+def test_a_query_may_have_to_serve_all_functions_behind_its_own():
+    plan = FusePlan([("a", "b", "c")], "never", SHARE)
+    assert [plan.list_behind(name) for name in "bcd"] == [("b", "c"), ("c",), ("d",)]
+
+
+def test_only_the_first_of_a_group_serves_the_others_and_what_waits_for_these_they_serve_alone():
+    plan = FusePlan([("a", "b", "c")], "always", SHARE)
+    assert [plan.choose_batch(name) for name in "abcd"] == [("a", "b", "c"), ("b",), ("c",), ("d",)]
+
+
 def test_functions_that_failed_together_stay_apart_for_a_while():
     plan = FusePlan([("a", "b")], "always", SHARE)
     plan.part(("a", "b"), now=100.0)

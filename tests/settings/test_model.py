@@ -104,7 +104,7 @@ def test_every_setting_can_be_given_in_every_place(yaml_file):
     for name in known_names():
         value = {"policy": "x", "mode": "observe", "activation_statistic": "maximum"}.get(name, "1")
         value = {"utilisation_low": "0.5", "critical_path": "show"}.get(name, value)
-        value = {"migration_strategy": "batched", "migration_order": "cold-first", "fuse": "never"}.get(
+        value = {"migration_strategy": "batched", "migration_order": "cold-first", "fuse": "always"}.get(
             name, value
         )
         value = WHERE_ONE_IS_OUT_OF_RANGE.get(name, value)

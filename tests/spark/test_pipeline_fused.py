@@ -106,7 +106,9 @@ def test_a_fused_batch_of_dataframes_that_fails_is_run_apart_and_the_fault_is_to
     shared = {"takes": "dataframe", "schema": "number bigint", "parallelism": 1}
     pipeline.add(lambda frame: frame.selectExpr("number * 2 as number"), name="double", reads="numbers",
                  writes="doubled", **shared)  # fmt: skip
-    problem = sf.when(sf.col("number") == 10, sf.raise_error(sf.lit("no ten"))).otherwise(sf.col("number"))
+    problem = sf.when(sf.col("number") == 1000, sf.raise_error(sf.lit("no thousand"))).otherwise(
+        sf.col("number")
+    )
     pipeline.add(lambda frame: frame.select(problem.cast("bigint").alias("number")), name="check",
                  reads="doubled", writes="checked", **shared)  # fmt: skip
     numbers(tmp_path, [0, 1])
@@ -115,8 +117,11 @@ def test_a_fused_batch_of_dataframes_that_fails_is_run_apart_and_the_fault_is_to
     status = handle.status()
     handle.stop()
     assert rows(topic(spark, tmp_path, "checked").select("number")) == [
-        (2 * number,) for number in range(PER_PART, 2 * PER_PART)
+        (2 * number,) for number in range(PER_PART)
     ]
+    # the first file was fused, and only the second was written to the topic between
+    assert topic(spark, tmp_path, "doubled").agg(sf.min("number")).first()[0] == 2 * PER_PART
     assert len(rows(dead_letters(spark, files(str(tmp_path)), "check"))) == PER_PART
     assert rows(dead_letters(spark, files(str(tmp_path)), "double")) == []
     assert status["functions"]["check"]["dead_letters"] == PER_PART
+    assert status["functions"]["check"]["records_written"] == PER_PART
