@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -125,7 +125,7 @@ class Door:
         if access.proxy_header and (named := request.headers.get(access.proxy_header)):
             return named[:200]
         if access.token is not None:
-            given = request.cookies.get(name_cookie(request), "")
+            given = request.cookies.get(name_cookie(request), "") or _read_bearer(request.headers)
             return self._user if hmac.compare_digest(given.encode(), access.token.encode()) else None
         return None if access.proxy_header or self._is_of_another(request) else self._user
 
@@ -156,6 +156,12 @@ class Door:
             secure=request.url.scheme == "https",
         )
         return response
+
+
+def _read_bearer(headers: Headers) -> str:
+    """Read the token that a program sends, such as a Prometheus, in place of a browser's cookie."""
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
 
 
 def name_cookie(request: Request) -> str:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from penstock.view.dashboard import application, applications, diagnosis, fleet, memory, pipelines, state
+from penstock.view.dashboard import (
+    application,
+    applications,
+    diagnosis,
+    fleet,
+    memory,
+    metrics,
+    pipelines,
+    state,
+)
 from penstock.view.dashboard.pages import Page
 
 PAGES: tuple[Page, ...] = (
@@ -13,4 +22,5 @@ PAGES: tuple[Page, ...] = (
     pipelines.PAGE,
     fleet.PAGE,
     diagnosis.PAGE,
+    metrics.PAGE,
 )

@@ -89,6 +89,13 @@ def test_the_token_becomes_a_cookie_that_no_script_reads(guarded: httpx.Client) 
     guarded.cookies.clear()
 
 
+def test_programs_send_the_token_in_a_header(guarded: httpx.Client) -> None:
+    for token, answered in (("wrong", 403), (TOKEN, 200)):
+        headers = {"authorization": f"Bearer {token}"}
+        assert guarded.get("/metrics", headers=headers).status_code == answered
+    assert guarded.get("/metrics").status_code == 403, "and no cookie is kept of it"
+
+
 def test_a_path_with_two_slashes_leads_to_no_other_server(guarded: httpx.Client) -> None:
     answer = guarded.get(f"{guarded.base_url}/evil.example/?token={TOKEN}")
     assert answer.headers["location"] == "/evil.example/"

@@ -58,3 +58,17 @@ def test_an_application_that_ends_stays_in_sight(sockets: Path, client: httpx.Cl
     short.close()
     told = next(event for event in events if "state ended" in event["running"])
     assert "short-lived" in told["running"]
+
+
+def test_prometheus_reads_the_metrics_of_all_that_run(sockets: Path, client: httpx.Client) -> None:
+    short = FakeApplication(sockets, "app-scraped", name="scraped")
+    with closing(short):
+        text = wait_for("its metrics", lambda: find_scraped(client))
+    assert 'penstock_executors{application="app-scraped"' in text
+    wait_for("its end", lambda: not find_scraped(client))
+
+
+def find_scraped(client: httpx.Client) -> str:
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return answer.text if "app-scraped" in answer.text else ""
