@@ -21,7 +21,8 @@ from tests.decide.slot_windows import window, words
 from tests.fakes import a_window
 from tests.loop_setting import FlakyRecord
 
-OWNER, RATE = "my job", 250.0
+OWNER, RATE = "my job", 280.0
+"""Away from the edge of a wave of tasks, where a small error makes another size."""
 
 
 class Unavailable:

@@ -96,7 +96,7 @@ def test_an_idle_operator_and_a_missing_instance_are_not_ready():
 
 @pytest.mark.parametrize("name", [name for name, entry in POLICIES.items() if "decide" in entry.usable_in])
 def test_every_policy_that_recordings_tell_enough_for_decides(name):
-    policy = POLICIES[name].make(Settings(latency_target=1.0))
+    policy = POLICIES[name].make(Settings(latency_target=1.0, reactive_rate_per_instance=5.0))
     # flatmap is fed twice what its two instances take
     epoch = decide_by_policy(TOPOLOGY, rows(flatmap=(10, 200, 10, 200)), policy).epochs[0]
     assert epoch.not_ready is None
