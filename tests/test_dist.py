@@ -63,3 +63,11 @@ def test_the_bill_of_materials_names_all_that_is_needed_with_its_version():
     refs = {one["bom-ref"] for one in bill["components"]} | {bill["metadata"]["component"]["bom-ref"]}
     assert {one["ref"] for one in bill["dependencies"]} == refs
     assert all(set(one["dependsOn"]) <= refs for one in bill["dependencies"])
+
+
+def test_the_laboratory_ships_all_its_rooms() -> None:
+    listed = tomllib.loads((ROOT / "penstock_lab/pyproject.toml").read_text())["tool"]["setuptools"][
+        "packages"
+    ]
+    rooms = {path.parent.relative_to(ROOT) for path in (ROOT / "penstock_lab").rglob("__init__.py")}
+    assert sorted(listed) == sorted(".".join(room.parts) for room in rooms)

@@ -39,6 +39,8 @@ def _list_options(directory: str) -> list[str]:
         "--headless",
         "--disable-gpu",
         "--no-pdf-header-footer",
+        "--no-first-run",
+        "--disable-background-networking",
         f"--user-data-dir={directory}/profile",
     ]
     # the sandbox does not work for root; the page is our own, and loads nothing

@@ -23,6 +23,7 @@ from penstock.errors import ActionFailed, BadInput
 from penstock.runtime.control import ControlServer
 from penstock_lab.experiments.dashboard_fleet import time_pages, write_round
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
+from penstock_lab.ground.browser import open_browser
 from penstock_lab.ground.spark_cluster import scratch_directory
 
 APPLICATIONS = 10
@@ -161,21 +162,11 @@ def _serve(directory: Path) -> Iterator[tuple[psutil.Process, str]]:
 
 @contextmanager
 def _open_browser() -> Iterator[Any]:
-    """Open Chromium without a screen."""
-    from selenium.webdriver import Chrome, ChromeOptions
-    from selenium.webdriver.chrome.service import Service
-
-    options = ChromeOptions()
-    options.binary_location = "/usr/bin/chromium"
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(argument)
-    browser = Chrome(options=options, service=Service("/usr/bin/chromedriver"))
-    try:
+    """Open Chromium with patience for a busy machine."""
+    with open_browser() as browser:
         browser.set_script_timeout(PATIENCE_SECONDS)
         browser.execute_cdp_cmd("Network.enable", {})
         yield browser
-    finally:
-        browser.quit()
 
 
 def _time_paint(browser: Any, address: str) -> float:

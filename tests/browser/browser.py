@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
+
+from penstock_lab.ground.browser import open_browser
 
 EVERY = 0.05
 PATIENCE = 60
@@ -19,23 +20,9 @@ PATIENCE = 60
 @contextmanager
 def opened_browser(dark: bool = False, width: int = 1400, height: int = 1000) -> Iterator[Chrome]:
     """Open a browser, in light or dark and of this size, and close it at the end."""
-    options = ChromeOptions()
-    options.binary_location = "/usr/bin/chromium"
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-dev-shm-usage",
-        "--disable-gpu",
-        "--lang=en",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = Chrome(options=options, service=Service("/usr/bin/chromedriver"))
-    try:
+    with open_browser() as browser:
         show_as(browser, dark, width, height)
         yield browser
-    finally:
-        browser.quit()
 
 
 def show_as(browser: Chrome, dark: bool, width: int, height: int = 1000) -> None:
