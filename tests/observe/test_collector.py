@@ -304,16 +304,16 @@ def size_of(value, seen):
     return sys.getsizeof(value) + sum(size_of(each, seen) for each in held)
 
 
-def test_memory_is_bounded_over_ten_thousand_batches():
+def test_memory_is_bounded_over_thousands_of_batches():
     words = collector()
     sizes = {}
-    for number in range(10_000):
+    for number in range(3_000):
         words.add(chain_batch(number, 5.0 * number, 100, 100 * (number + 1)), CHAIN)
-        if number in (199, 9_999):
+        if number in (199, 2_999):
             words.window(5.0 * number - 20, 5.0 * number + 5)
             words.warnings.clear()
             sizes[number] = size_of(words, set())
-    assert sizes[9_999] < 1.05 * sizes[199]
+    assert sizes[2_999] < 1.05 * sizes[199]
 
 
 reports = st.tuples(st.floats(0, 1000), st.integers(0, 10**6), st.booleans())

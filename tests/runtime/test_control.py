@@ -272,7 +272,7 @@ def test_who_looks_while_a_socket_is_made_does_not_take_it_away(directory: Path)
     looking = threading.Thread(target=look, daemon=True)
     looking.start()
     try:
-        for number in range(100):
+        for number in range(30):
             with closing(control.ControlServer(directory, f"app-{number}", handler)) as server:
                 assert server.path.exists()
     finally:
