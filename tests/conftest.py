@@ -10,7 +10,7 @@ from hypothesis import settings
 from penstock.journal.store import Journal, open_journal
 
 # a timing is never asserted in a test: a busy machine is slow, not wrong;
-# the same examples every time, so that a failure is of the change at hand: `make fuzz` looks for a thousand others
+# the same examples every time, so that a failure is of the change at hand: `make fuzz` looks for many others
 settings.register_profile("penstock", deadline=None, derandomize=True, max_examples=60)
 settings.register_profile("fuzz", deadline=None, max_examples=1000)
 settings.load_profile("penstock")

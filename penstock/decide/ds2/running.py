@@ -8,7 +8,7 @@ only ask for more, never for less.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -31,14 +31,19 @@ compile code."""
 
 
 def size_by_running(
-    query: SlotQuery, demand: Demand, held: Held, goals: Goals, max_slots: int, now: float
+    query: SlotQuery, demand: Demand, held: Held, goals: Goals, max_slots: int, now: float, is_first: bool
 ) -> QuerySizing | NotReady | None:
     """Size a query by its running batch, or by the newest that ended: growth its source needs in any case.
 
-    Where they ask for none, say when the running batch may end; None where no batch is known to run.
+    Where they ask for none, say when the running batch may end; None where no batch is known to run. In a
+    first batch the first task of each slot starts Python and compiles code, so more must have ended.
     """
-    for batch in (query.running, _find_ended(query)):
-        if batch is not None and (growth := _find_growth(query, batch, demand, held, goals, max_slots)):
+    warm = held.slots + 1 if is_first else 0
+    for batch, fewest in ((query.running, warm), (_find_ended(query), 0)):
+        if batch is None:
+            continue
+        costs = _measure_source_costs(query, batch, fewest)
+        if growth := _find_growth(query, batch, costs, demand, held, goals, max_slots):
             return growth
     return None if query.running is None else _await_end(query.running, now)
 
@@ -56,11 +61,16 @@ def _find_ended(query: SlotQuery) -> RunningBatch | None:
 
 
 def _find_growth(
-    query: SlotQuery, batch: RunningBatch, demand: Demand, held: Held, goals: Goals, max_slots: int
+    query: SlotQuery,
+    batch: RunningBatch,
+    costs: Mapping[str, float],
+    demand: Demand,
+    held: Held,
+    goals: Goals,
+    max_slots: int,
 ) -> QuerySizing | None:
     """Return the slots that the source stages of a long batch need, if these are more than are held."""
     period = find_period(query, goals)
-    costs = _measure_source_costs(query, batch)
     rates = {name: rate + demand.backlog[name] / goals.catch_up for name, rate in demand.offered.items()}
     work = sum(cost * rates[name] for name, cost in costs.items() if name in rates)
     least = math.ceil(min(max_slots, work / goals.utilisation) - 1e-9)
@@ -92,11 +102,11 @@ def _measure_tasks(batch: RunningBatch) -> float:
     return seconds / batch.seconds if batch.seconds > 0 else 0.0
 
 
-def _measure_source_costs(query: SlotQuery, batch: RunningBatch) -> dict[str, float]:
+def _measure_source_costs(query: SlotQuery, batch: RunningBatch, fewest: int) -> dict[str, float]:
     """Return slot-seconds per record of the source stages that have finished enough tasks."""
     found = {}
     for stage in batch.stages:
-        if stage.operator in query.graph.sources and stage.done is not None:
+        if stage.operator in query.graph.sources and stage.done is not None and stage.done.tasks >= fewest:
             read = stage.done.records_in > 0
             if read.sum() >= FEWEST_TASKS or stage.done.records_in.sum() >= FEWEST_RECORDS:
                 seconds = stage.done.useful_seconds[read] / stage.done.records_in[read]

@@ -70,6 +70,13 @@ def test_few_tasks_prove_nothing():
     assert isinstance(propose(first_batch(source_stage(0.01, 0, 400), 330.0)), NotReady)
 
 
+def test_the_first_task_of_each_slot_proves_nothing_in_a_first_batch():
+    # each of eight slots has done one task, which started Python and compiled code: 26 slots were asked for
+    first = source_stage(0.05, 8, 16)
+    assert isinstance(propose(first_batch(first, 330.0), executors=4), NotReady)
+    assert isinstance(propose(first_batch(source_stage(0.05, 9, 16), 330.0), executors=4), Scale)
+
+
 def test_records_that_have_become_dearer_show_in_the_tasks_of_one_long_batch():
     # what cost a millisecond costs ten now, as on a host that is throttled: the batch outlasts twelve periods
     cheap = tuple(
@@ -126,7 +133,8 @@ def test_two_tasks_with_many_records_are_enough():
     stage = source_stage(0.01, 2, 3)
     assert stage.done is not None
     many = replace(stage.done, records_in=np.full(2, 2000.0), useful_seconds=np.array([24.0, 20.0]))
-    answer = propose(first_batch(replace(stage, done=many, records_done=4000.0), 330.0))
+    query = first_batch(replace(stage, done=many, records_done=4000.0), 330.0)
+    answer = SharedSlots(Goals()).propose(window(query, executors=1, cores=1))
     # the cheaper of the two tells most: 10.5 ms a record, so 3.5 slots at 80 % are 4.3
     assert isinstance(answer, Scale) and answer.expected.figures["slots_needed"] == 5
 
