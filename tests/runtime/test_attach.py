@@ -6,7 +6,6 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -57,14 +56,6 @@ class Bench:
         handle = Autopilot(loop, settings, "words <1>", life=closing(journal), **more)
         self.made.append(handle)
         return handle
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    yield made
-    for handle in made.made:
-        handle.detach()
 
 
 def test_the_status_tells_size_rates_and_decisions(bench: Bench) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -18,14 +16,6 @@ from tests.dataflow.costs.test_foresight import outlook
 from tests.fakes import FixedPolicy
 from tests.runtime.test_attach import Bench
 from tests.waiting import wait_for
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    yield made
-    for handle in made.made:
-        handle.detach()
 
 
 def reach(bench: Bench) -> Running:

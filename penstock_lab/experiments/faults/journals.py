@@ -165,11 +165,11 @@ class FilePlace(JournalPlace):
             file.unlink()
 
 
-class ServerPlace(JournalPlace):
-    """A database of a PostgreSQL server, which goes away and comes back."""
+class DatabasePlace(JournalPlace):
+    """A database of PostgreSQL; its address may name several servers."""
 
-    def __init__(self, server: PostgresServer) -> None:
-        self._server, self._address = server, server.new_database()
+    def __init__(self, address: str) -> None:
+        self._address = address
 
     @property
     def address(self) -> str:
@@ -180,6 +180,14 @@ class ServerPlace(JournalPlace):
         """Return the journal in the database."""
         return Journal(PostgresDatabase(self._address))
 
+
+class ServerPlace(DatabasePlace):
+    """A database of a PostgreSQL server, which goes away and comes back."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        super().__init__(server.new_database())
+        self._server = server
+
     def strike(self) -> None:
         """Stop the server: open connections are cut."""
         self._server.stop()
@@ -189,20 +197,12 @@ class ServerPlace(JournalPlace):
         self._server.start()
 
 
-class PairPlace(JournalPlace):
+class PairPlace(DatabasePlace):
     """A database of two servers, of which the second takes over."""
 
     def __init__(self, pair: StandbyPair) -> None:
-        self._pair, self._address = pair, pair.new_database()
-
-    @property
-    def address(self) -> str:
-        """The database's address, with both servers."""
-        return self._address
-
-    def open(self) -> Journal:
-        """Return the journal in the database."""
-        return Journal(PostgresDatabase(self._address))
+        super().__init__(pair.new_database())
+        self._pair = pair
 
     def strike(self) -> None:
         """Kill the first server, as a crash of its machine does."""
