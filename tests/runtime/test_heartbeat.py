@@ -15,10 +15,8 @@ from penstock.journal.store import Journal, open_journal
 from penstock.runtime.heartbeat import HEARTBEAT, Heartbeat, JournalPulse, Watchdog, list_pulses
 from tests.commands.command_line import Captured, last_json
 from tests.fakes import FixedPolicy
-from tests.runtime.test_attach import Bench, bench
+from tests.runtime.test_attach import Bench
 from tests.waiting import wait_for
-
-__all__ = ["bench"]
 
 
 class Clock:

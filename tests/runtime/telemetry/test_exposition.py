@@ -14,10 +14,8 @@ from penstock.decide.policy import Hold
 from penstock.runtime.telemetry.catalog import BY_NAME, IDENTITY, METRICS, MOST_SERIES
 from penstock.runtime.telemetry.exposition import LONGEST_LABEL, expose
 from tests.fakes import FixedPolicy, a_scale
-from tests.runtime.test_attach import Bench, bench
+from tests.runtime.test_attach import Bench
 from tests.waiting import wait_for
-
-__all__ = ["bench"]
 
 STATUS: dict[str, Any] = {
     "application": "app-1",

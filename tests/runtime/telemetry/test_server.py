@@ -16,11 +16,10 @@ from penstock.runtime.telemetry import server as serving
 from penstock.runtime.telemetry.server import MOST_CLIENTS, MetricsServer, read_token
 from penstock.settings.model import Settings
 from penstock.settings.telemetry import split_address
-from tests.runtime.test_attach import Bench, bench
+from tests.runtime.test_attach import Bench
 from tests.runtime.test_heartbeat import Stuck
 from tests.waiting import wait_for
 
-__all__ = ["bench"]
 TOKEN = "0123456789abcdef"
 
 

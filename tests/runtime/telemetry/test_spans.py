@@ -10,11 +10,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from penstock.runtime.telemetry.events import Event
 from penstock.runtime.telemetry.spans import SpanTeller
 from tests.fakes import FixedPolicy, a_scale
-from tests.runtime.test_attach import Bench, bench
+from tests.runtime.test_attach import Bench
 from tests.waiting import wait_for
 from tests.web_receiver import Receiver, web_receiver
 
-__all__ = ["bench"]
 WHO = {"application": "app-1", "name": "words"}
 
 

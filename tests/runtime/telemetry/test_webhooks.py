@@ -29,12 +29,11 @@ from penstock.runtime.telemetry.webhooks import (
 )
 from penstock.settings.model import Settings
 from tests.fakes import FixedPolicy, a_scale
-from tests.runtime.test_attach import Bench, bench
+from tests.runtime.test_attach import Bench
 from tests.runtime.test_heartbeat import Stuck
 from tests.waiting import wait_for
 from tests.web_receiver import Receiver, web_receiver
 
-__all__ = ["bench"]
 WHO = {"application": "app-1", "name": "words"}
 KEY = "0123456789abcdef"
 GROWS = Event("action", 12.5, "scale out 2 → 4", {"action": 7, "x": math.inf})
