@@ -1,18 +1,20 @@
 #!/bin/sh
 # Runs the checks and all tests: `test.sh PYTEST...`. Tests on a cluster run one after the other, since two clusters at once
-# slow each other down, and wait much; the fast ones fill that time, and tell their result in one piece when they have ended.
+# slow each other down, and wait much; the checks and the fast tests fill that time, and the fast ones tell their result in
+# one piece when both have ended.
 set -u
 told=$(mktemp)
-fast= classes=
-trap 'kill $fast $classes 2>/dev/null; rm -f "$told"' EXIT INT TERM
-# the checks need one core, and the first tests on a cluster do without the archive of classes
-"$(dirname "$1")/python" -m penstock_lab.ground.class_training &
-classes=$!
+fast= cluster=
+trap 'kill $fast $cluster 2>/dev/null; rm -f "$told"' EXIT INT TERM
+# the files are named, since to collect all the others takes half a minute
+"$@" -m "spark and not soak" $(grep -rl "mark.spark" tests --include="test_*.py" | sort) &
+cluster=$!
 make lint || exit
-(nice -n 5 "$@" -m "not spark" --numprocesses="$(($(nproc) > 2 ? $(nproc) - 1 : 1))" >"$told" 2>&1; code=$?; echo; cat "$told"; exit $code) &
+nice -n 5 "$@" -m "not spark" --numprocesses="$(nproc)" >"$told" 2>&1 &
 fast=$!
-# to collect all the others takes half a minute
-"$@" -m "spark and not soak" $(grep -rl "mark.spark" tests --include="test_*.py" | sort)
-cluster=$?
+wait "$cluster"
+cluster_code=$?
 wait "$fast"
-[ $? -eq 0 ] && [ $cluster -eq 0 ]
+fast_code=$?
+cat "$told"
+[ $fast_code -eq 0 ] && [ $cluster_code -eq 0 ]
