@@ -55,7 +55,7 @@ def test_it_never_ends_worse_and_moves_bins_from_where_they_are(view: StateView,
         assert one.source == placement[one.bin] != one.target
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(views(), st.sampled_from([0.05, 0.2, 0.5]))
 def test_the_search_keeps_the_same_promises(view: StateView, target: float) -> None:
     assignments = balance(view, target, all_up_to=0)
@@ -76,7 +76,7 @@ def test_least_bytes_against_brute_force(view: StateView, target: float) -> None
 def test_the_search_against_brute_force() -> None:
     missed = [
         seed
-        for seed in range(20)
+        for seed in range(8)
         for view in (a_random_view(seed, bins=6, workers=3),)
         if not is_least(
             view, 0.1, judge(view, after(view, balance(view, 0.1, all_up_to=0)).placement()), noise=1e-7

@@ -77,10 +77,10 @@ def transformed(events: DataFrame) -> DataFrame:
 
 
 QUERIES: dict[str, tuple[Callable[[DataFrame], DataFrame], str, str]] = {
+    "transformed": (transformed, "update", ROCKSDB_STATE),
     "counts": (counts, "update", ROCKSDB_STATE),
     "joined": (joined, "append", ROCKSDB_STATE),
     "sessions": (sessions, "append", HDFS_STATE),
-    "transformed": (transformed, "update", ROCKSDB_STATE),
 }
 """Name → how the output is made, its mode, and the kind of state store."""
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 SEED = 3
 LOAD = WordCount(
     # a trickle, then what two slots cannot carry, then a trickle again
-    profile="steps:0=10,6=90,44=10",
+    profile="steps:0=10,4=140,22=10",
     seconds_per_sentence=0.009,
     seconds_per_word=0.0009,
     source_partitions=6,

@@ -67,7 +67,11 @@ def run_all(spark, files, place, prepare=lambda queries: None, meanwhile=lambda:
         assert batch < PREPARED_IN or prepared.wait(600)
 
     try:
-        queries = {name: start(spark, name, files, place, rows[name], hold) for name in QUERIES}
+        queries = {}
+        for name in QUERIES:
+            queries[name] = start(spark, name, files, place, rows[name], hold)
+            # Spark gives the Python process of `transformed` ten seconds to start, however busy the machine is
+            wait_for(f"a batch of {name}", lambda query=queries[name]: query.recentProgress)
         prepare(queries)
     finally:
         prepared.set()
