@@ -27,7 +27,7 @@ from penstock_lab.experiments.measurement import (
     tell_row,
     tell_settings,
 )
-from penstock_lab.experiments.word_count_functions import pace_call
+from penstock_lab.experiments.word_count.functions import pace_call
 from penstock_lab.ground.spark_cluster import ClusterShape, cluster, scratch_directory
 from penstock_lab.workloads.source import LoadSource
 

@@ -13,10 +13,12 @@ import random
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
 
@@ -24,11 +26,10 @@ import psutil
 
 from penstock.errors import ActionFailed, PenstockError
 from penstock.runtime.control import list_running
-from penstock_lab.experiments.faults.drip import DrippingService
 from penstock_lab.experiments.faults.ground import HOST, WORKERS, Strikes
 from penstock_lab.experiments.faults.matrix import EXECUTOR_FAULTS, HOST_FAULTS
 from penstock_lab.experiments.faults.network import OwnNetwork
-from penstock_lab.experiments.faults.regimes import LoopRegime
+from penstock_lab.experiments.faults.regimes.jobs import LoopRegime
 from penstock_lab.ground.proving_ground import ProvingGround
 
 FLOOD, LOCKED, DELETED = "control socket flooded", "journal locked", "journal deleted"
@@ -38,6 +39,7 @@ QUIET_SECONDS = (20.0, 60.0)
 TAIL_SECONDS = 60.0
 CLIENTS = 200
 LOCK_SECONDS = 15.0
+DRIP_SECONDS, DRIP_BYTES = 0.5, 10_000
 MOST_GROWTH = 1.5
 SLACK = {"memory_mb": 100.0, "descriptors": 40.0, "threads": 20.0}
 """What a driver may hold more at its end than at its begin, beside half as much again."""
@@ -85,6 +87,35 @@ def find_growth(samples: Sequence[Held]) -> list[str]:
         if last > MOST_GROWTH * first + slack:
             told.append(f"{name} grew from {first:.0f} to {last:.0f}")
     return told
+
+
+class _DrippingHandler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """Answer as slowly as can be."""
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):
+            for _ in range(DRIP_BYTES):
+                self.wfile.write(b"#")
+                time.sleep(DRIP_SECONDS)
+
+    def log_message(self, *arguments: object) -> None:
+        """Print nothing."""
+
+
+class DrippingService:
+    """A service that answers a byte at a time and never ends, for the length of a `with`."""
+
+    def __enter__(self) -> DrippingService:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _DrippingHandler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/metrics"
+        threading.Thread(target=self._server.serve_forever, name="drip", daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 class Chaos:

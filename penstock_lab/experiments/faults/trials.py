@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from penstock.errors import PenstockError
-from penstock_lab.experiments.faults.fleet_world import FleetWorld
-from penstock_lab.experiments.faults.kept import KeptCells
+import orjson
+
+from penstock.errors import BadInput, PenstockError
 from penstock_lab.experiments.faults.matrix import (
     BROKER_FAULTS,
     CLOCK_FAULTS,
@@ -24,10 +24,13 @@ from penstock_lab.experiments.faults.matrix import (
     list_cells,
 )
 from penstock_lab.experiments.faults.rows import make_empty_row, summarise_matrix
-from penstock_lab.experiments.faults.supervised import try_restart
-from penstock_lab.experiments.faults.twins import LedPipelineWorld, TwinWorld
+from penstock_lab.experiments.faults.supervised.trial import try_restart
 from penstock_lab.experiments.faults.virtual import MakeWorld, try_world
-from penstock_lab.experiments.faults.worlds import GrowingWorld, MovingWorld, PipelineWorld
+from penstock_lab.experiments.faults.worlds.fleet import FleetWorld
+from penstock_lab.experiments.faults.worlds.moving import MovingWorld
+from penstock_lab.experiments.faults.worlds.twins import LedPipelineWorld, TwinWorld
+from penstock_lab.experiments.faults.worlds.world import GrowingWorld, PipelineWorld
+from penstock_lab.experiments.field.kept import cut_unfinished
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row, shorten_error
 
 KEPT, KEPT_QUICK = Path("artifacts") / "faults.jsonl", Path("artifacts") / "faults-quick.jsonl"
@@ -77,6 +80,42 @@ class Trials:
             return partial(try_restart, runs=min(self._moments, 2))
         make = TWINS.get(cell.key) or WORLDS[cell.part]
         return partial(try_world, make=make, moments=self._moments)
+
+
+class KeptCells:
+    """The rows of cells that were tried: what was tried once is not tried again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        lines = cut_unfinished(path).splitlines()
+        self._rows = dict(_read_line(path, number, line) for number, line in enumerate(lines, start=1))
+
+    def find(self, cell: Cell) -> Row | None:
+        """Return the row of a cell that was tried."""
+        return self._rows.get(cell.key)
+
+    def add(self, row: Row) -> Row:
+        """Keep a row; one whose trial failed is not kept, so that it is tried again."""
+        if row["failure"]:
+            return row
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("ab") as file:
+            file.write(orjson.dumps(row) + b"\n")
+        self._rows[row["fault"], row["part"]] = row
+        return row
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._path.unlink(missing_ok=True)
+        self._rows = {}
+
+
+def _read_line(path: Path, number: int, line: bytes) -> tuple[tuple[str, str], Row]:
+    try:
+        row: Row = orjson.loads(line)
+        return (row["fault"], row["part"]), row
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise BadInput(f"{path}, line {number} is no cell of the matrix: {error}; remove the file") from None
 
 
 def needs_ground(cell: Cell) -> bool:

@@ -11,7 +11,7 @@ from penstock_lab.experiments.faults.disturbances import Disturbance
 from penstock_lab.experiments.faults.journals import JournalPlace, open_place
 from penstock_lab.experiments.faults.matrix import Cell
 from penstock_lab.experiments.faults.rows import Effects, Shown, make_row
-from penstock_lab.experiments.faults.worlds import ENDS_AT, SECONDS
+from penstock_lab.experiments.faults.worlds.world import ENDS_AT, SECONDS
 from penstock_lab.experiments.measurement import Row
 
 LASTS = 60

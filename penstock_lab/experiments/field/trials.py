@@ -16,8 +16,14 @@ from penstock_lab.experiments.field import plan
 from penstock_lab.experiments.field.ground import Field
 from penstock_lab.experiments.field.kept import KeptTrials
 from penstock_lab.experiments.field.plan import FieldTrial
-from penstock_lab.experiments.field.rows import DoneTrial, Ran, add_lateness, complete_row, measure_trial
-from penstock_lab.experiments.field.summary import summarise_field
+from penstock_lab.experiments.field.rows import (
+    DoneTrial,
+    Ran,
+    add_lateness,
+    complete_row,
+    measure_trial,
+    summarise_field,
+)
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
 from penstock_lab.jobs.catalog import JOBS, OrdinaryJob
 

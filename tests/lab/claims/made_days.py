@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock_lab.experiments.days.cases import Case
-from penstock_lab.experiments.days.summary import RIVALS
+from penstock_lab.experiments.days.trials import RIVALS
 from penstock_lab.experiments.measurement import Row
 
 SYSTEMS = ("causal-bound", "ahead", "ds2", *RIVALS)

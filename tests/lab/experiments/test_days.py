@@ -10,8 +10,7 @@ import pytest
 from penstock.simulate.measures import least_instances
 from penstock_lab.experiments.days.cases import CAPACITIES, PEAK_SIZE, Case, list_cases, make_experiment
 from penstock_lab.experiments.days.profiles import MADE, NIGHT_SPIKE, list_recorded, make_day
-from penstock_lab.experiments.days.summary import summarise_days
-from penstock_lab.experiments.days.trials import SYSTEMS, run_case
+from penstock_lab.experiments.days.trials import SYSTEMS, run_case, summarise_days
 from tests.lab.claims.made_days import a_case_of_rows
 
 DAYS = (*MADE, *list_recorded())

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from penstock.pipeline import files, kafka
 from penstock.pipeline.batches import BatchDone, InstanceWork
 from penstock.pipeline.fusing import find_chains
-from penstock_lab.experiments.image_triggers import (
+from penstock_lab.experiments.images.triggers import (
     WIDTH,
     Camera,
     build_pipeline,

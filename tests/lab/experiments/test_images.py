@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock_lab.claims.pulsar import judge_ratio
-from penstock_lab.experiments.images import (
+from penstock_lab.experiments.images.policies import (
     Camera,
     ImagesSeen,
     build_pipeline,

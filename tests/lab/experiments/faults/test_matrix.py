@@ -8,11 +8,12 @@ import pytest
 
 from penstock.errors import ActionFailed, BadInput
 from penstock_lab.experiments.faults import trials
-from penstock_lab.experiments.faults.kept import KeptCells
 from penstock_lab.experiments.faults.matrix import FAULTS, PARTS, REASONS, Cell, list_cells
 from penstock_lab.experiments.faults.rows import make_empty_row
+from penstock_lab.experiments.faults.trials import KeptCells
 from penstock_lab.experiments.faults.virtual import choose_moments, find_recovery, try_world
-from penstock_lab.experiments.faults.worlds import GrowingWorld, MovingWorld
+from penstock_lab.experiments.faults.worlds.moving import MovingWorld
+from penstock_lab.experiments.faults.worlds.world import GrowingWorld
 from tests.lab.claims.test_faults import a_row
 
 AWAY = Cell("journal away", "loop")

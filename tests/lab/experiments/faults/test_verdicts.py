@@ -11,11 +11,11 @@ import pytest
 from penstock.decide.policy import ExpectedEffect, Resize
 from penstock.decide.verdict import Accepted
 from penstock.fleet.places import FleetDirectory
-from penstock_lab.experiments.faults.counting_driver import AFTER, BEFORE, KEY
 from penstock_lab.experiments.faults.journals import FilePlace, JournalPlace, SmallDisk
-from penstock_lab.experiments.faults.pipeline_job import NUMBERS, SQUARES, put_numbers, read_numbers
-from penstock_lab.experiments.faults.regimes import FleetRegime, describe_member, hungry
-from penstock_lab.experiments.faults.supervised import Supervised
+from penstock_lab.experiments.faults.regimes.fleet import FleetRegime, describe_member, hungry
+from penstock_lab.experiments.faults.regimes.pipeline_job import NUMBERS, SQUARES, put_numbers, read_numbers
+from penstock_lab.experiments.faults.supervised.driver import AFTER, BEFORE, KEY
+from penstock_lab.experiments.faults.supervised.trial import Supervised
 from tests.fleet.agents import a_table
 from tests.fleet.test_round import SETTINGS, empty_state, play_round, tabulate_decisions
 

@@ -17,7 +17,6 @@ from typing import Any
 import psutil
 
 from penstock.errors import ActionFailed
-from penstock_lab.experiments.faults.counting_driver import AFTER, ASKS_EVERY
 from penstock_lab.experiments.faults.disturbances import DRIFT, HOUR
 from penstock_lab.experiments.faults.journals import JournalPlace, open_place
 from penstock_lab.experiments.faults.matrix import (
@@ -29,7 +28,8 @@ from penstock_lab.experiments.faults.matrix import (
     Cell,
 )
 from penstock_lab.experiments.faults.rows import Effects, Shown, make_row
-from penstock_lab.experiments.faults.supervised_process import REFUSED
+from penstock_lab.experiments.faults.supervised.driver import AFTER, ASKS_EVERY
+from penstock_lab.experiments.faults.supervised.process import REFUSED
 from penstock_lab.experiments.measurement import Row
 
 BATCHES = 200
@@ -52,7 +52,7 @@ class Supervised:
 
     def start(self, **changes: Any) -> subprocess.Popen[bytes]:
         """Start a supervisor."""
-        module = "penstock_lab.experiments.faults.supervised_process"
+        module = "penstock_lab.experiments.faults.supervised.process"
         plan = json.dumps({**self._plan, **changes})
         command = [sys.executable, "-m", module, str(self.directory), self._place.address, plan]
         with (self.directory / "log").open("ab") as log:

@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from penstock.pipeline import Pipeline, files, kafka
 from penstock.pipeline.batches import BatchDone, measure_latency
 from penstock.pipeline.topics import Location
-from penstock_lab.experiments.images import TARGET_SECONDS, draw_arrivals
+from penstock_lab.experiments.images.policies import TARGET_SECONDS, draw_arrivals
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row, tell_row, tell_settings
 from penstock_lab.experiments.spark_query import note_failure
 from penstock_lab.experiments.splitting import add_connector, start_broker
