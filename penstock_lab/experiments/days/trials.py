@@ -27,7 +27,7 @@ from penstock_lab.experiments.days.cases import (
     NOISE,
     PEAK_SIZE,
     RUN_SEED,
-    Case,
+    DayCase,
     list_cases,
     make_experiment,
 )
@@ -59,7 +59,7 @@ SPIKE_SECONDS = 2400
 PLANNER = AheadPolicy.name
 RIVALS = ("reactive-cpu", "keda-rate", "keda-lag", "flink-defaults", "flink-example")
 SHORT, LATE = 0.002, 0.002
-"""What the bound must reach for the target to count: it is sought for half as much, by a rougher count."""
+"""Only days on which the bound keeps to these count. It is sought for half as much, by a rougher count."""
 ROOM = 0.5
 """Days on which the bound holds more of the peak cannot be held with three fifths of it."""
 
@@ -69,7 +69,7 @@ def run(extent: Extent, progress: Progress) -> Measurement:
     cases = list_cases(extent.quick)
     # a child that is forked from a program with threads may hang, so each begins afresh
     context = multiprocessing.get_context("spawn")
-    found: dict[Case, list[Row]] = {}
+    found: dict[DayCase, list[Row]] = {}
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
         futures = {pool.submit(run_case, case): case for case in cases}
         for future in as_completed(futures):
@@ -84,7 +84,7 @@ def default_policy() -> str:
     return Settings().run.policy
 
 
-def run_case(case: Case, given: Experiment | None = None) -> list[Row]:
+def run_case(case: DayCase, given: Experiment | None = None) -> list[Row]:
     """Run all systems on one case, or on a part of it."""
     experiment = make_experiment(case) if given is None else given
     oracle = least_instances(experiment)
@@ -107,7 +107,7 @@ def _choose_settings(experiment: Experiment, given: dict[str, Any]) -> Settings:
     return experiment.settings.change(**given, reactive_rate_per_instance=each)
 
 
-def _make_row(case: Case, system: str, run: Run, figures: Measures, bound: Bound) -> Row:
+def _make_row(case: DayCase, system: str, run: Run, figures: Measures, bound: Bound) -> Row:
     seconds, late = run.experiment.seconds, figures.over_latency_target_seconds or 0
     least = bound.measures
     row: Row = {

@@ -42,7 +42,7 @@ LOCK_SECONDS = 15.0
 DRIP_SECONDS, DRIP_BYTES = 0.5, 10_000
 MOST_GROWTH = 1.5
 SLACK = {"memory_mb": 100.0, "descriptors": 40.0, "threads": 20.0}
-"""What a driver may hold more at its end than at its begin, beside half as much again."""
+"""Growth that is allowed beside MOST_GROWTH, from the begin of a driver to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ def plan_chaos(seed: int, seconds: float) -> list[Strike]:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a driver holds at a moment."""
+class DriverUse:
+    """The memory, files and threads of a driver at a moment."""
 
     run: int
     memory_mb: float
@@ -72,7 +72,7 @@ class Held:
     threads: float
 
 
-def find_growth(samples: Sequence[Held]) -> list[str]:
+def find_growth(samples: Sequence[DriverUse]) -> list[str]:
     """Say what has grown without bound in the longest run of a driver, from its first to its last quarter."""
     runs = [sample.run for sample in samples]
     longest = [sample for sample in samples if sample.run == max(set(runs), key=runs.count)]
@@ -123,7 +123,7 @@ class Chaos:
 
     def __init__(self, seed: int, seconds: float, tell: Callable[[str], None]) -> None:
         self._seed, self._seconds, self._tell = seed, seconds, tell
-        self.samples: list[Held] = []
+        self.samples: list[DriverUse] = []
         self._run = 0
 
     def run(self) -> list[str]:
@@ -162,7 +162,7 @@ class Chaos:
             with suppress(psutil.Error):
                 process = psutil.Process(self._regime.process.pid)
                 memory = process.memory_info().rss / 2**20
-                self.samples.append(Held(process.pid, memory, process.num_fds(), process.num_threads()))
+                self.samples.append(DriverUse(process.pid, memory, process.num_fds(), process.num_threads()))
             time.sleep(1.0)
 
     def _strike(self, kind: str) -> None:

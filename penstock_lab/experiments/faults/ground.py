@@ -15,7 +15,7 @@ from pathlib import Path
 
 from penstock.errors import ActionFailed
 from penstock_lab.experiments.faults.journals import SmallDisk, run_command
-from penstock_lab.experiments.faults.matrix import CHECKPOINT_FAULTS, Cell
+from penstock_lab.experiments.faults.matrix import CHECKPOINT_FAULTS, FaultCell
 from penstock_lab.experiments.faults.network import OwnNetwork
 from penstock_lab.experiments.faults.regimes.fleet import FleetRegime
 from penstock_lab.experiments.faults.regimes.jobs import LoopRegime, MigrationRegime, RestartRegime
@@ -96,7 +96,7 @@ class FaultGround:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def try_cell(self, cell: Cell) -> Row:
+    def try_cell(self, cell: FaultCell) -> Row:
         """Run a part once under a fault."""
         ground = self._start()
         self._count += 1

@@ -36,7 +36,7 @@ MOST_AGE_PERIODS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a trial has shown; times are seconds since the epoch."""
+    """The record of a trial that ran; times are seconds since the epoch."""
 
     trial: FieldTrial
     fed_from: float
@@ -102,7 +102,7 @@ def measure_trial(ran: Ran) -> DoneTrial:
         "executor_seconds": sum(count * seconds for count, seconds in held_seconds.items()),
         "executor_seconds_over_oracle": None,
         "idle_seconds": trial.idle_seconds,
-        "seconds_to_release_when_idle": _released(ran),
+        "seconds_to_release_when_idle": _measure_release(ran),
         "feed_late_seconds": ran.feed_late_seconds,
         "output_equal": ran.output_equal,
         "settings": ", ".join(f"{name}={value}" for name, value in ran.settings.items()),
@@ -150,7 +150,7 @@ def add_lateness(row: Row, done: DoneTrial, peak: DoneTrial) -> Row:
     return {**row, "late_share": share}
 
 
-def _released(ran: Ran) -> float | None:
+def _measure_release(ran: Ran) -> float | None:
     """Return seconds from the last record to one executor; None if not awaited, or never."""
     if not ran.trial.idle_seconds:
         return None

@@ -1,4 +1,4 @@
-"""What is said of DS2 and Dhalion on a cluster, from rows and courses as the benchmark gives them."""
+"""Verdicts on DS2 and Dhalion on a cluster, from rows and courses as the benchmark gives them."""
 
 import pytest
 

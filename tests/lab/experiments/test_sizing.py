@@ -1,4 +1,4 @@
-"""What the benchmark of sizing counts: the least that does, stalls, decreases that were undone, losses."""
+"""Counts of the sizing benchmark: the least that does, stalls, decreases that were undone, losses."""
 
 from __future__ import annotations
 

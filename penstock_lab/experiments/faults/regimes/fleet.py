@@ -40,7 +40,7 @@ class FleetRegime(Regime):
 
     def await_work(self) -> None:
         """Wait until the first half of the members was decided for."""
-        self.wait("decisions", lambda: self._publish("first") and self._decided("first"))
+        self.wait("decisions", lambda: self._publish("first") and self._has_decided("first"))
 
     def mark(self) -> None:
         """Begin to publish for the second half."""
@@ -48,14 +48,16 @@ class FleetRegime(Regime):
 
     def has_recovered(self) -> bool:
         """Tell whether the second half was decided for."""
-        return self._publish("second") and self._decided("second")
+        return self._publish("second") and self._has_decided("second")
 
     def finish(self) -> bool:
         """End the controller; tell whether each hungry member was decided for once, and nobody else."""
         self.process.terminate()
         self.process.wait(PATIENCE)
         found = Counter((row["application"], row["rule"]) for row in self._directory.decisions())
-        return found == Counter({(name, "P1"): 1 for half in ("first", "second") for name in hungry(half)})
+        return found == Counter(
+            {(name, "P1"): 1 for half in ("first", "second") for name in list_hungry(half)}
+        )
 
     def effects(self) -> Effects:
         """Count a decision for one member twice as an action done twice."""
@@ -68,20 +70,20 @@ class FleetRegime(Regime):
         end = time.time()
         for place in range(APPLICATIONS):
             name = f"{half}-{place}"
-            record = describe_member(name, end, is_hungry=name in hungry(half))
+            record = describe_member(name, end, is_hungry=name in list_hungry(half))
             append_window(self.root / "windows", name, end, orjson.dumps(record))
         time.sleep(0.5)
         return True
 
-    def _decided(self, half: str) -> bool:
+    def _has_decided(self, half: str) -> bool:
         try:
             found = {row["application"] for row in self._directory.decisions()}
         except PenstockError:
             return False
-        return hungry(half) <= found
+        return list_hungry(half) <= found
 
 
-def hungry(half: str) -> set[str]:
+def list_hungry(half: str) -> set[str]:
     """Return the members whose heap is too small."""
     return {f"{half}-{place}" for place in range(0, APPLICATIONS, 2)}
 

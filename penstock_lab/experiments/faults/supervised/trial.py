@@ -25,7 +25,7 @@ from penstock_lab.experiments.faults.matrix import (
     SUPERVISOR_KILLED,
     TWO_CONTROLLERS,
     TWO_DRIVERS,
-    Cell,
+    FaultCell,
 )
 from penstock_lab.experiments.faults.rows import Effects, Shown, make_row
 from penstock_lab.experiments.faults.supervised.driver import AFTER, ASKS_EVERY
@@ -110,7 +110,7 @@ class Supervised:
 Strike = Callable[[Supervised, subprocess.Popen[bytes], JournalPlace], None]
 
 
-def try_restart(cell: Cell, runs: int = 2) -> Row:
+def try_restart(cell: FaultCell, runs: int = 2) -> Row:
     """Run a supervised job undisturbed, and disturbed around its restart."""
     calm = run_supervised("", _do_nothing, 0)
     if cell.fault == SUPERVISOR_KILLED:

@@ -44,7 +44,7 @@ class MovingWorld(World):
         self.cluster = Cluster.of(view)
         settings = load_settings(environment={}, arguments=SETTINGS)
         self._mover = ClusterMover(self.cluster, settings)
-        actuator = ExecutorActuator(_Pool(self.cluster), ScalingSettings(), mover=self._mover)
+        actuator = ExecutorActuator(_FixedExecutors(self.cluster), ScalingSettings(), mover=self._mover)
         self.put_together(_Holding(), actuator, self, settings, mover=self._mover)
 
     @staticmethod
@@ -155,7 +155,7 @@ class ClusterMover:
             self._progress = advance_migration(self._progress.migration, replace(boundary, stop=self._stop))
 
 
-class _Pool:
+class _FixedExecutors:
     """The executors of the made-up cluster, which stay as they are."""
 
     def __init__(self, cluster: Cluster) -> None:
