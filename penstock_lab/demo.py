@@ -74,7 +74,7 @@ END_SECONDS = 175.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoStage:
     """Where the demo plays: the cores of an executor, the full rate in records a second, and what runs."""
 
     cores: int
@@ -90,8 +90,10 @@ class Stage:
         return "steps:" + ",".join(f"{one.start:g}={one.share * self.full_rate:g}" for one in PHASES)
 
 
-GROUND = Stage(1, 3000.0, 4, 0.25, "payments scored by real computing, on executors of a quarter core each")
-PACED = Stage(2, 72.0, 8, None, "a word count whose operators are paced by sleeping")
+GROUND = DemoStage(
+    1, 3000.0, 4, 0.25, "payments scored by real computing, on executors of a quarter core each"
+)
+PACED = DemoStage(2, 72.0, 8, None, "a word count whose operators are paced by sleeping")
 
 
 def run_demo(html: Path | None = None, quiet: bool = False) -> dict[str, Any]:
@@ -119,7 +121,7 @@ def run_demo(html: Path | None = None, quiet: bool = False) -> dict[str, Any]:
     return result
 
 
-def _choose_stage(console: Console) -> Stage:
+def _choose_stage(console: Console) -> DemoStage:
     from penstock_lab.ground.control_groups import explain_refusal
 
     refusal = explain_refusal()
@@ -129,7 +131,7 @@ def _choose_stage(console: Console) -> Stage:
     return PACED
 
 
-def make_workload(stage: Stage) -> WordCount | Scoring:
+def make_workload(stage: DemoStage) -> WordCount | Scoring:
     """Return the query's load with the demo's rates; what a record computes is fitted to this machine."""
     from penstock_lab.workloads.scoring import Scoring, choose_layers
     from penstock_lab.workloads.word_count import WordCount
@@ -141,7 +143,7 @@ def make_workload(stage: Stage) -> WordCount | Scoring:
 
 
 @contextmanager
-def _start_session(stage: Stage) -> Iterator[SparkSession]:
+def _start_session(stage: DemoStage) -> Iterator[SparkSession]:
     """Start the cluster with one executor."""
     from penstock_lab.ground.hosts import HostShape
     from penstock_lab.ground.proving_ground import ProvingGround
@@ -157,7 +159,7 @@ def _start_session(stage: Stage) -> Iterator[SparkSession]:
         yield stack.enter_context(cluster(shape, executors=1))
 
 
-def _start_query(spark: SparkSession, stage: Stage, checkpoint: str) -> StreamingQuery:
+def _start_query(spark: SparkSession, stage: DemoStage, checkpoint: str) -> StreamingQuery:
     from penstock_lab.workloads.scoring import Scoring, build_scoring
     from penstock_lab.workloads.source import start_counts
     from penstock_lab.workloads.word_count import build_word_count
@@ -170,7 +172,7 @@ def _start_query(spark: SparkSession, stage: Stage, checkpoint: str) -> Streamin
     return start_counts(counts, checkpoint, trigger_seconds=TRIGGER_SECONDS, name=name)
 
 
-def _run_and_watch(stage: Stage, console: Console) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _run_and_watch(stage: DemoStage, console: Console) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Start cluster, query and autopilot, show them until the end; return the last status and all reports."""
     from penstock.runtime.attach import attach
     from penstock_lab.ground.spark_cluster import scratch_directory
@@ -226,7 +228,7 @@ class _StatusLines:
             self._console.print(format_run_line(status), highlight=False, markup=False, soft_wrap=True)
 
 
-def sum_up(status: dict[str, Any], stage: Stage) -> dict[str, Any]:
+def sum_up(status: dict[str, Any], stage: DemoStage) -> dict[str, Any]:
     """Sum up the run: changes made, each phase at its end, and slot-seconds held."""
     recent = status["recent"]
     seen_seconds = recent[-1]["at"] - recent[0]["at"] if recent else 0.0
@@ -282,7 +284,7 @@ def write_conclusion(result: Mapping[str, Any]) -> str:
     return f"{sentence}, and 99 % of the records were through within {result['latency_p99_seconds']:.1f} s."
 
 
-def _find_phase_end(status: dict[str, Any], stage: Stage, number: int) -> dict[str, Any]:
+def _find_phase_end(status: dict[str, Any], stage: DemoStage, number: int) -> dict[str, Any]:
     """Return the last point of a phase: by then the autopilot has had its time."""
     phase = PHASES[number]
     end = PHASES[number + 1].start if number + 1 < len(PHASES) else float("inf")

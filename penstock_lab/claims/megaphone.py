@@ -10,8 +10,8 @@ from typing import Any
 
 from penstock_lab.claims.claim import Chart, Claim, Judged, Verdict, add_conditions
 from penstock_lab.experiments.measurement import Measurement, Row
-from penstock_lab.experiments.moving import ALL_AT_ONCE, BATCHED, FLUID, OPTIMIZED, PREPARED, Phase
-from penstock_lab.experiments.moving_key_count import ADDED, KILLED, LOADED, KeyCountPhase, Moves
+from penstock_lab.experiments.moving.key_count import ADDED, KILLED, LOADED, KeyCountPhase, Moves
+from penstock_lab.experiments.moving.queries import ALL_AT_ONCE, BATCHED, FLUID, OPTIMIZED, PREPARED, Phase
 
 NEXMARK_CONDITIONS = (
     "Nexmark on a real cluster, its state small; published: a quarter of the state moved on Timely, batched"

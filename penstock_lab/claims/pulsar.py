@@ -16,7 +16,7 @@ from penstock_lab.experiments.measurement import Measurement, Row
 from penstock_lab.experiments.simulated import SIMULATED, choose_seconds, count_instances, round_values
 
 if TYPE_CHECKING:
-    from penstock_lab.experiments.images import ImagesSeen
+    from penstock_lab.experiments.images.policies import ImagesSeen
 
 
 CONDITIONS = "real cluster, the paper's stretches of ten minutes compressed, service times paced"
@@ -165,7 +165,7 @@ def _judge_orders(rows: Sequence[Row]) -> list[Claim]:
 
 def draw_responses(seen: Mapping[str, ImagesSeen]) -> Chart:
     """Draw the mean response time of the images that arrived in each second (figures 5 to 8)."""
-    from penstock_lab.experiments.images import average_by_second
+    from penstock_lab.experiments.images.policies import average_by_second
 
     series = []
     for policy, one in seen.items():

@@ -115,7 +115,7 @@ def evidence(
 ) -> None:
     """Judge all claims, the papers' and Penstock's own, on this machine; write an HTML and a JSON file."""
     from penstock_lab.report.catalog import choose_parts
-    from penstock_lab.report.runner import State, run_parts
+    from penstock_lab.report.runner import KeptOutcomes, run_parts
 
     parts = choose_parts(only or [])
     if listed:
@@ -123,7 +123,7 @@ def evidence(
         return
     from penstock_lab.ground.spark_cluster import clusters_kept
 
-    state = State(directory / "state.json")
+    state = KeptOutcomes(directory / "state.json")
     if fresh:
         state.forget(only or [])
     with _show_progress() as (told, done), clusters_kept():

@@ -79,7 +79,7 @@ QUICK_LENGTHS = Lengths((200.0, 110.0), (60.0, 50.0))
 
 
 @dataclass(slots=True)
-class Course:
+class SizeCourse:
     """One policy on one load: sizes by the moment, latencies of batches, and the changes that it made."""
 
     origin: float
@@ -141,20 +141,22 @@ def run_case(spark: SparkSession, case: str, lengths: Lengths, quick: bool, prog
         progress(f"{case}, {system}: {sum(seconds):.0f} s")
         with scratch_directory() as scratch:
             settings["journal"] = str(scratch / "journal.db")
-            course = follow(spark, scratch, system, settings, seconds)
+            course = follow(PolicyRun(spark, scratch, system, settings, seconds))
         target = choose_target(course) if system == DS2 else target
         rows.append(make_row(case, system, target, course, settings))
         progress(tell_row(rows[-1]))
     return rows
 
 
-def choose_target(course: Course) -> float:
+def choose_target(course: SizeCourse) -> float:
     """Return a target that the size for throughput alone misses."""
     latency = course.measure_latency(0)
     return float("inf") if latency is None else HEADROOM * latency
 
 
-def make_row(case: str, system: str, target: float, course: Course, settings: Mapping[str, object]) -> Row:
+def make_row(
+    case: str, system: str, target: float, course: SizeCourse, settings: Mapping[str, object]
+) -> Row:
     """Reduce a policy's course to sizes, latencies and trials at both rates."""
     trials = [course.list_trials(number) for number in (0, 1)]
     row: Row = {"case": case, "system": system, "target_s": round(target, 2)}
@@ -170,7 +172,18 @@ def make_row(case: str, system: str, target: float, course: Course, settings: Ma
     return row
 
 
-Follow = Callable[[SparkSession, Path, str, Mapping[str, object], tuple[float, float]], Course]
+@dataclass(frozen=True, slots=True)
+class PolicyRun:
+    """A policy that is to be followed on a load, with its settings and the seconds of both rates."""
+
+    spark: SparkSession
+    scratch: Path
+    system: str
+    settings: Mapping[str, object]
+    seconds: tuple[float, float]
+
+
+Follow = Callable[[PolicyRun], SizeCourse]
 
 
 def _profile(rates: Sequence[int], seconds: tuple[float, float]) -> str:
@@ -179,72 +192,59 @@ def _profile(rates: Sequence[int], seconds: tuple[float, float]) -> str:
 
 def make_query_run() -> Follow:
     """Return how a policy runs on the query, whose layers take as long as is asked for on this machine."""
-    layers = choose_layers(QUERY_SECONDS_PER_RECORD)
-
-    def follow(
-        spark: SparkSession,
-        scratch: Path,
-        system: str,
-        settings: Mapping[str, object],
-        seconds: tuple[float, float],
-    ) -> Course:
-        course = Course(time.time() + 3.0, seconds)
-        profile = _profile(QUERY_RATES, seconds)
-        load = Scoring(profile, layers, source_partitions=WORKERS, start=course.origin)
-        writer = build_scoring(spark, load).writeStream.outputMode("update").format("noop")
-        writer = writer.trigger(processingTime="4 seconds").queryName("scoring")
-        started = writer.option("checkpointLocation", str(scratch / "checkpoint")).start()
-        chosen = {**settings, "max_executors": WORKERS}
-        with stop_after(started) as query, attach_autopilot(spark, chosen, system):
-            await_moment(query, course.origin + sum(seconds), partial(_note_executors, spark, course))
-            shape = parse_profile(profile)
-            for batch in list_batches(query):
-                (late,) = find_latencies(shape, course.origin, [batch], (50,))
-                course.batches.append((batch.end, batch.records_read - batch.first, late))
-        course.actions = read_size_changes(str(settings["journal"]), spark.sparkContext.applicationId)
-        return course
-
-    return follow
+    return partial(_follow_query, choose_layers(QUERY_SECONDS_PER_RECORD))
 
 
-def _note_executors(spark: SparkSession, course: Course, _left: float) -> None:
+def _follow_query(layers: int, asked: PolicyRun) -> SizeCourse:
+    course = SizeCourse(time.time() + 3.0, asked.seconds)
+    profile = _profile(QUERY_RATES, asked.seconds)
+    load = Scoring(profile, layers, source_partitions=WORKERS, start=course.origin)
+    writer = build_scoring(asked.spark, load).writeStream.outputMode("update").format("noop")
+    writer = writer.trigger(processingTime="4 seconds").queryName("scoring")
+    started = writer.option("checkpointLocation", str(asked.scratch / "checkpoint")).start()
+    chosen = {**asked.settings, "max_executors": WORKERS}
+    with stop_after(started) as query, attach_autopilot(asked.spark, chosen, asked.system):
+        await_moment(query, course.origin + sum(asked.seconds), partial(_note_executors, asked.spark, course))
+        shape = parse_profile(profile)
+        for batch in list_batches(query):
+            (late,) = find_latencies(shape, course.origin, [batch], (50,))
+            course.batches.append((batch.end, batch.records_read - batch.first, late))
+    course.actions = read_size_changes(str(asked.settings["journal"]), asked.spark.sparkContext.applicationId)
+    return course
+
+
+def _note_executors(spark: SparkSession, course: SizeCourse, _left: float) -> None:
     course.sizes.append((time.time(), len(executor_ids(spark))))
 
 
 def make_pipeline_run() -> Follow:
     """Return how a policy runs on the pipeline."""
     layers = {name: choose_layers(seconds) for name, seconds in PIPELINE_SECONDS.items()}
+    return partial(_follow_pipeline, layers)
 
-    def follow(
-        spark: SparkSession,
-        scratch: Path,
-        system: str,
-        settings: Mapping[str, object],
-        seconds: tuple[float, float],
-    ) -> Course:
-        course = Course(time.time() + 3.0, seconds)
-        pipeline = build_pipeline(
-            scratch / "topics", layers, _profile(PIPELINE_RATES, seconds), course.origin
-        )
-        handle = pipeline.run(spark, policy=system, settings=dict(settings), trigger="1s")
-        try:
-            while time.time() < course.origin + sum(seconds):
-                handle.wait(1.0)
-                sizes = [one["parallelism"] for one in handle.status()["functions"].values()]
-                course.sizes.append((time.time(), sum(sizes)))
-                known = {end for end, _, _ in course.batches}
-                course.batches += [
-                    (one.end, one.records, one.latency_seconds)
-                    for one in handle.batches("score")
-                    if one.end not in known and np.isfinite(one.latency_seconds)
-                ]
-        finally:
-            handle.stop()
-        with closing(journal_at(str(settings["journal"]))) as journal:
-            course.actions = journal.actions(f"{spark.sparkContext.applicationId}.{pipeline.name}")
-        return course
 
-    return follow
+def _follow_pipeline(layers: Mapping[str, int], asked: PolicyRun) -> SizeCourse:
+    course = SizeCourse(time.time() + 3.0, asked.seconds)
+    pipeline = build_pipeline(
+        asked.scratch / "topics", layers, _profile(PIPELINE_RATES, asked.seconds), course.origin
+    )
+    handle = pipeline.run(asked.spark, policy=asked.system, settings=dict(asked.settings), trigger="1s")
+    try:
+        while time.time() < course.origin + sum(asked.seconds):
+            handle.wait(1.0)
+            sizes = [one["parallelism"] for one in handle.status()["functions"].values()]
+            course.sizes.append((time.time(), sum(sizes)))
+            known = {end for end, _, _ in course.batches}
+            course.batches += [
+                (one.end, one.records, one.latency_seconds)
+                for one in handle.batches("score")
+                if one.end not in known and np.isfinite(one.latency_seconds)
+            ]
+    finally:
+        handle.stop()
+    with closing(journal_at(str(asked.settings["journal"]))) as journal:
+        course.actions = journal.actions(f"{asked.spark.sparkContext.applicationId}.{pipeline.name}")
+    return course
 
 
 def build_pipeline(root: Path, layers: Mapping[str, int], profile: str, origin: float) -> Pipeline:

@@ -2,7 +2,8 @@
 
 Ten applications answer on real control sockets with statuses as long as they get: 500 points and 200
 decisions, of which each changes every ten seconds, as an autopilot with default settings does. The dashboard
-is a process of its own, and a browser without a screen shows its first page.
+is a process of its own, and a browser without a screen shows its first page. Pages of a fleet of 100,000
+applications are searched, sorted and turned by the server, also after a round.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
+from urllib.parse import urlencode
+from urllib.request import ProxyHandler, build_opener
 
+import numpy as np
 import orjson
 import psutil
+import pyarrow as pa
 
 from penstock.errors import ActionFailed, BadInput
+from penstock.fleet.listing import NUMBERS, TEXTS
+from penstock.fleet.places import STATUS, FleetDirectory
+from penstock.fleet.records import BUCKETS
 from penstock.runtime.control import ControlServer
-from penstock_lab.experiments.dashboard_fleet import time_pages, write_round
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
 from penstock_lab.ground.browser import open_browser
 from penstock_lab.ground.spark_cluster import scratch_directory
@@ -32,6 +39,9 @@ INTERVAL_SECONDS = 10.0
 PAINTS, CHANGES = 7, 15
 WATCHED_SECONDS, QUICK_SECONDS = 60.0, 20.0
 PATIENCE_SECONDS = 60.0
+FLEET_APPLICATIONS, TEAMS = 100_000, 40
+ROUNDS, TIMES = 5, 5
+GIB = 1024.0**3
 NOTES = [
     f"{APPLICATIONS} made-up applications on real control sockets, one changes each second; one browser",
     "first_paint_ms: the median of Chromium's first contentful paint, each time with an empty cache",
@@ -205,3 +215,48 @@ def _wait_for(what: str, ask: Callable[[], Any]) -> Any:
             return found
         time.sleep(0.05)
     raise ActionFailed(f"{what} did not come within {PATIENCE_SECONDS:.0f} s")
+
+
+def write_round(directory: Path, now: float, seed: int) -> None:
+    """Write how all applications stand, as the fleet's controller does after each of its rounds."""
+    place, each = FleetDirectory(directory), FLEET_APPLICATIONS // BUCKETS
+    for bucket in range(BUCKETS):
+        chance = np.random.default_rng([seed, bucket])
+        names = [f"team{one % TEAMS}.job-{bucket * each + one:06}" for one in range(each)]
+        held = chance.integers(1, 30, each)
+        needed = np.maximum(1, held + chance.integers(-9, 4, each)).astype(float)
+        columns = [
+            names, now - 100 * chance.random(each), held, needed, 4.0 * held, 4 * np.minimum(needed, held),
+            7 * GIB * held, 6 * GIB * needed, np.zeros(each), chance.random(each) > 0.99,
+            np.zeros(each, dtype=np.int64),
+        ]  # fmt: skip
+        table = pa.Table.from_arrays([pa.array(column) for column in columns], schema=STATUS)
+        place.write_status(bucket, table)
+
+
+def time_pages(address: str, directory: Path) -> list[Row]:
+    """Return for each kind of question the milliseconds of its page, the median and the longest."""
+    asked = {
+        "fleet: first page after a round": [_ask_after_round(address, directory, n) for n in range(ROUNDS)],
+        "fleet: a name searched": [_ask(address, search=f"job-0{n}") for n in range(TIMES)],
+        "fleet: another page": [_ask(address, page=1 + 300 * n) for n in range(TIMES)],
+        "fleet: sorted by each column": [_ask(address, sort=sort) for sort in (*TEXTS, *NUMBERS)],
+    }
+    return [
+        {"case": case, "median_ms": median(times), "longest_ms": max(times)} for case, times in asked.items()
+    ]
+
+
+def _ask_after_round(address: str, directory: Path, number: int) -> float:
+    write_round(directory, time.time(), number)
+    return _ask(address)
+
+
+def _ask(address: str, **question: object) -> float:
+    """Return the milliseconds until a page of the list is there."""
+    begun = time.perf_counter()
+    with build_opener(ProxyHandler({})).open(
+        f"{address}fleet/rows?{urlencode(question)}", timeout=60
+    ) as page:
+        page.read()
+    return 1000 * (time.perf_counter() - begun)

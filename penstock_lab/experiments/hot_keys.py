@@ -41,7 +41,7 @@ from penstock_lab.experiments.measurement import (
     Row,
     tell_settings,
 )
-from penstock_lab.experiments.moving import migrate_bins
+from penstock_lab.experiments.moving.queries import migrate_bins
 from penstock_lab.experiments.spark_query import (
     await_state,
     check_query,

@@ -15,7 +15,7 @@ from penstock.settings.model import Settings, load_settings
 Row = dict[str, Any]
 Progress = Callable[[str], None]
 MOST_LINES, MOST_CHARACTERS = 3, 500
-"""What is kept of an error; one from Java has its cause in the second line."""
+"""Characters and lines kept of an error; one from Java has its cause in the second line."""
 _OF_A_STACK = ("at ", "...", "File ", "Traceback")
 
 

@@ -44,9 +44,9 @@ from penstock_lab.ground.spark_cluster import (
     scratch_directory,
 )
 from penstock_lab.workloads.catalog import Ask, Workload, find_workload
-from penstock_lab.workloads.nexmark import COLUMNS, Nexmark
-from penstock_lab.workloads.nexmark_queries import QUERIES, Windows, query_of
-from penstock_lab.workloads.nexmark_streams import GeneratedStreams, PacedStreams
+from penstock_lab.workloads.nexmark.events import COLUMNS, Nexmark
+from penstock_lab.workloads.nexmark.queries import QUERIES, Windows, query_of
+from penstock_lab.workloads.nexmark.streams import GeneratedStreams, PacedStreams
 
 CORES = 2
 QUICK_QUERIES = (1, 5, 8)

@@ -27,7 +27,7 @@ from penstock_lab.experiments.measurement import (
     tell_row,
     tell_settings,
 )
-from penstock_lab.experiments.word_count_functions import pace_call
+from penstock_lab.experiments.word_count.functions import pace_call
 from penstock_lab.ground.spark_cluster import ClusterShape, cluster, scratch_directory
 from penstock_lab.workloads.source import LoadSource
 
@@ -42,7 +42,7 @@ AROUND_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class ChangePlan:
     """The number of changes, the seconds between them, and a warm-up that does not count."""
 
     changes: int
@@ -50,7 +50,7 @@ class Course:
     warm_up_seconds: float
 
 
-FULL, QUICK = Course(15, 12.0, 30.0), Course(4, 7.0, 20.0)
+FULL, QUICK = ChangePlan(15, 12.0, 30.0), ChangePlan(4, 7.0, 20.0)
 SETTINGS = {"mode": "observe", "control_socket": False}
 SEAMLESS, RESTART = "between batches", "stop and restart"
 
@@ -66,15 +66,15 @@ class ChangesSeen:
 
 def run(extent: Extent, progress: Progress) -> Measurement:
     """Change both ways, one after the other on one cluster; quick makes fewer changes."""
-    course = QUICK if extent.quick else FULL
+    plan = QUICK if extent.quick else FULL
     rows = []
     with cluster(SHAPE) as spark:
         for system, way in ((SEAMLESS, _scale_live), (RESTART, _restart)):
-            progress(f"{system}: {course.changes} changes")
+            progress(f"{system}: {plan.changes} changes")
             with scratch_directory() as scratch:
-                rows.append(make_row(system, way(spark, scratch, course)))
+                rows.append(make_row(system, way(spark, scratch, plan)))
             progress(tell_row(rows[-1]))
-    return Measurement(rows, summarise_both(rows), describe_method(course))
+    return Measurement(rows, summarise_both(rows), describe_method(plan))
 
 
 def build_pipeline(root: Path, origin: float) -> Pipeline:
@@ -103,35 +103,35 @@ def _start(spark: Any, scratch: Path, origin: float, size: int) -> PipelineHandl
     )
 
 
-def _scale_live(spark: Any, scratch: Path, course: Course) -> ChangesSeen:
+def _scale_live(spark: Any, scratch: Path, plan: ChangePlan) -> ChangesSeen:
     handle, at = _start(spark, scratch, time.time(), 2), []
     try:
-        handle.wait(course.warm_up_seconds)
+        handle.wait(plan.warm_up_seconds)
         since = time.time()
-        for size in islice(cycle(SIZES), course.changes):
-            handle.wait(course.every_seconds)
+        for size in islice(cycle(SIZES), plan.changes):
+            handle.wait(plan.every_seconds)
             at.append(time.time())
             handle.scale("changing", size)
-        handle.wait(course.every_seconds)
+        handle.wait(plan.every_seconds)
         return ChangesSeen(handle.batches("steady"), tuple(at), since)
     finally:
         handle.stop()
 
 
-def _restart(spark: Any, scratch: Path, course: Course) -> ChangesSeen:
+def _restart(spark: Any, scratch: Path, plan: ChangePlan) -> ChangesSeen:
     origin, at = time.time(), []
     batches: list[BatchDone] = []
     handle = _start(spark, scratch, origin, 2)
     try:
-        handle.wait(course.warm_up_seconds)
+        handle.wait(plan.warm_up_seconds)
         since = time.time()
-        for size in islice(cycle(SIZES), course.changes):
-            handle.wait(course.every_seconds)
+        for size in islice(cycle(SIZES), plan.changes):
+            handle.wait(plan.every_seconds)
             at.append(time.time())
             handle.stop()
             batches += handle.batches("steady")
             handle = _start(spark, scratch, origin, size)
-        handle.wait(course.every_seconds)
+        handle.wait(plan.every_seconds)
         return ChangesSeen((*batches, *handle.batches("steady")), tuple(at), since)
     finally:
         handle.stop()
@@ -185,11 +185,11 @@ def summarise_both(rows: list[Row]) -> dict[str, float]:
     return summarise_rows(named, "longest_pause_s", "records_per_second", "slowest_near_s")
 
 
-def describe_method(course: Course) -> list[str]:
+def describe_method(plan: ChangePlan) -> list[str]:
     """Tell how the figures were measured."""
     sizes = ", ".join(map(str, sorted(set(SIZES))))
     return [
         f"{RATE:g} records/s of {SECONDS_PER_RECORD * 1000:g} ms each to both functions; one changes every "
-        f"{course.every_seconds:g} s among {sizes} instances, the other keeps 2",
+        f"{plan.every_seconds:g} s among {sizes} instances, the other keeps 2",
         f"near a change: batches that overlap with the {AROUND_SECONDS:g} s after it",
     ]

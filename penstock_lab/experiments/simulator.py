@@ -34,7 +34,7 @@ from penstock_lab.experiments.measurement import (
     Row,
     tell_settings,
 )
-from penstock_lab.experiments.word_count import (
+from penstock_lab.experiments.word_count.query import (
     DS2,
     HIGH_RATE,
     LOAD,

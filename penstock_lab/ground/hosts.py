@@ -39,7 +39,7 @@ EXECUTOR_GIFT = Gift(5.0, rests=2)
 PYTHON_GIFT = Gift(1.8, rests=1)
 """A daemon of PySpark and its first worker have used 1.8 to 2.0 when they have given back a first row."""
 FIRST_TASK_SECONDS = 3.0
-"""What an executor that rests before its first task keeps of its gift."""
+"""The part of its gift that an executor keeps if it rests before its first task."""
 REST_SECONDS, REST_SHARE = 1.0, 0.05
 """A host rests that has used less than this share of a core for so long."""
 
@@ -54,7 +54,7 @@ _SETTLED_LOOKS = 25
 
 @dataclass(frozen=True, slots=True)
 class HostShape:
-    """What a host has: slots, cores of this machine to run them on, memory for all its processes.
+    """The resources of a host: slots, cores of this machine to run them on, memory for all its processes.
 
     `heap_mb` is the heap of its executors; the rest of the memory is for their other parts, for Python and
     for the worker itself.

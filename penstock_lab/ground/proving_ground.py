@@ -118,7 +118,7 @@ class ProvingGround:
         wanted = {one.address for one in new}
         self._await(
             f"{count} workers",
-            lambda: wanted <= (self._registered() or set()),
+            lambda: wanted <= (self._list_registered() or set()),
             lambda: all(one.is_alive() for one in new),
         )
         for one in new:
@@ -237,7 +237,7 @@ class ProvingGround:
         master = start_server(group.enter(command), self._server_environment("master"), self._log("master"))
         self._cleanup.callback(master.wait)
         self._cleanup.callback(group.kill)
-        self._await("the master", lambda: self._registered() is not None, lambda: master.poll() is None)
+        self._await("the master", lambda: self._list_registered() is not None, lambda: master.poll() is None)
 
     def _start_worker(self, host: GroundHost) -> None:
         place = self._directory / host.name
@@ -273,7 +273,7 @@ class ProvingGround:
             "SPARK_LOCAL_DIRS": str(self._directory / name),
         }
 
-    def _registered(self) -> set[str] | None:
+    def _list_registered(self) -> set[str] | None:
         """Return the addresses of the workers that the master has; None while it does not answer."""
         try:
             with urllib.request.urlopen(self.page, timeout=5) as answer:

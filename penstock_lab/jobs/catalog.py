@@ -88,7 +88,7 @@ class OrdinaryJob:
 
     @property
     def cost(self) -> Cost:
-        """What one record costs a slot."""
+        """The cost of one record to a slot."""
         return COSTS[self.name]
 
     @property
@@ -163,7 +163,7 @@ def _topic(place: RunPlace) -> dict[str, object]:
     return {"brokers": place.brokers, "topic": place.topic(ORDERS), "output": place.output}
 
 
-def _appended(*columns: str) -> Callable[[RunPlace], Rows]:
+def _read_appended(*columns: str) -> Callable[[RunPlace], Rows]:
     return lambda place: outputs.read_appended(place.output, columns)
 
 
@@ -209,7 +209,7 @@ _LISTED = (
         content=OrderStream(),
         source=FileInput(every_seconds=10.0),
         answer=partial(answers.closed_spending, iterations=ITERATIONS),
-        output=_appended("window_start", "customer", *WINDOW_COLUMNS),
+        output=_read_appended("window_start", "customer", *WINDOW_COLUMNS),
         arguments=_files,
     ),
     OrdinaryJob(
@@ -218,7 +218,7 @@ _LISTED = (
         content=OrderStream(duplicates=0.2),
         source=SMALL,
         answer=answers.charges,
-        output=_appended("order_id", "amount", "receipt"),
+        output=_read_appended("order_id", "amount", "receipt"),
         arguments=_files,
     ),
     OrdinaryJob(
@@ -227,7 +227,7 @@ _LISTED = (
         content=OrderStream(),
         source=FileInput(every_seconds=1.0, form="parquet"),
         answer=partial(answers.copies, iterations=ITERATIONS),
-        output=_appended("order_id", "customer", "product", "amount"),
+        output=_read_appended("order_id", "customer", "product", "amount"),
         arguments=_files,
         ends_by_itself=True,
         loads=("steady",),
@@ -248,7 +248,7 @@ _LISTED = (
         content=OrdersAndPayments(),
         source=SMALL,
         answer=answers.payments_in_time,
-        output=_appended("order_id", "amount", "payment_time", "paid"),
+        output=_read_appended("order_id", "amount", "payment_time", "paid"),
         arguments=lambda place: {**_files(place), "payments": place.input(PAYMENTS)},
     ),
     OrdinaryJob(
@@ -257,7 +257,7 @@ _LISTED = (
         content=OrderStream(duplicates=0.2),
         source=KafkaInput(partitions=8),
         answer=partial(answers.orders_once, iterations=ITERATIONS),
-        output=_appended("order_id", "customer", "amount"),
+        output=_read_appended("order_id", "customer", "amount"),
         arguments=_topic,
     ),
     OrdinaryJob(
@@ -266,7 +266,7 @@ _LISTED = (
         content=Visits(),
         source=SMALL,
         answer=answers.closed_sessions,
-        output=_appended("customer", "began", "ended", "views"),
+        output=_read_appended("customer", "began", "ended", "views"),
         arguments=lambda place: {"input": place.input(VISITS), "output": place.output},
     ),
     OrdinaryJob(
@@ -293,7 +293,7 @@ _LISTED = (
         content=OrderStream(),
         source=SMALL,
         answer=answers.scores,
-        output=_appended("order_id", "customer", "score"),
+        output=_read_appended("order_id", "customer", "score"),
         arguments=lambda place: {**_files(place), "model": place.tables / "model.npz"},
         tables=write_model,
     ),
@@ -303,7 +303,7 @@ _LISTED = (
         content=OrderStream(),
         source=SMALL,
         answer=answers.credit_limits,
-        output=_appended("order_id", "amount", "credit"),
+        output=_read_appended("order_id", "amount", "credit"),
         arguments=lambda place: {**_files(place), "service": place.service},
         asks_service=True,
     ),
@@ -323,7 +323,7 @@ _LISTED = (
         content=OrderStream(),
         source=KafkaInput(partitions=4),
         answer=partial(answers.orders_once, iterations=MANY_ITERATIONS),
-        output=_appended("order_id", "customer", "amount"),
+        output=_read_appended("order_id", "customer", "amount"),
         arguments=_topic,
     ),
 )

@@ -27,7 +27,7 @@ VISITS = "visits"
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """What a feed sends: the records that a rate profile offers in so many seconds, drawn from a seed."""
+    """The content of a feed: the records that a rate profile offers in so many seconds, drawn from a seed."""
 
     profile: str
     seconds: float

@@ -1,4 +1,4 @@
-"""What one record of each job costs a slot; `penstock_lab.experiments.field.costs` measures it."""
+"""The cost of one record of each job to a slot; `penstock_lab.experiments.field.costs` measures it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one record costs a slot at the default arguments; batches and tasks cost more beside it."""
+    """The cost of one record to a slot at the default arguments; batches and tasks cost more beside it."""
 
     waiting_seconds: float
     """Spent waiting for an answer: the same on every core."""

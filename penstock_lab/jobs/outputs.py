@@ -1,4 +1,4 @@
-"""What a job has written, read without Spark, and its comparison with the right answer."""
+"""The output of a job, read without Spark and compared with the right answer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read_appended(directory: Path, columns: Sequence[str]) -> Rows:
 
 def read_sink(directory: Path, columns: Sequence[str]) -> pd.DataFrame:
     """Return the committed rows of a file sink as a frame."""
-    return _read_files(sorted(set(_committed(directory))), columns)
+    return _read_files(sorted(set(_list_committed(directory))), columns)
 
 
 def read_newest(directory: Path, keys: Sequence[str], columns: Sequence[str]) -> Rows:
@@ -111,7 +111,7 @@ def read_totals_and_archive(place: RunPlace) -> Rows:
     return name_rows("totals", totals) + name_rows("archive", archive)
 
 
-def _committed(directory: Path) -> Iterator[Path]:
+def _list_committed(directory: Path) -> Iterator[Path]:
     """Yield the files that Spark's log of the sink names; a compacted entry repeats the ones before it."""
     for entry in (directory / "_spark_metadata").glob("*"):
         if entry.name.startswith("."):

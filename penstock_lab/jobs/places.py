@@ -18,7 +18,7 @@ class RunPlace:
 
     @property
     def output(self) -> Path:
-        """What the job writes."""
+        """The directory that the job writes to."""
         return self.directory / "output"
 
     @property
@@ -33,7 +33,7 @@ class RunPlace:
 
     @property
     def tables(self) -> Path:
-        """What the job reads beside its streams."""
+        """The directory of the tables that the job reads beside its streams."""
         return self.directory / "tables"
 
     @property

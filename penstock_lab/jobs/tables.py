@@ -1,4 +1,4 @@
-"""What jobs know beside their streams: a watch list of names, a model that scores orders, credit limits."""
+"""Tables that jobs read beside streams: a watch list of names, a model that scores orders, credit limits."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class PartOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class KeptOutcomes:
     """Outcomes on disk, by part, so that a run that was cut short goes on."""
 
     path: Path
@@ -146,7 +146,11 @@ class State:
 
 
 def run_parts(
-    parts: Sequence[ReportPart], quick: bool, state: State, progress: Progress, done: Done = lambda _: None
+    parts: Sequence[ReportPart],
+    quick: bool,
+    state: KeptOutcomes,
+    progress: Progress,
+    done: Done = lambda _: None,
 ) -> list[PartOutcome]:
     """Return the outcome of every part, including those kept from earlier runs of the same kind."""
     known = state.read_outcomes()

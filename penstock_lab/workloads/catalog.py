@@ -86,9 +86,9 @@ def _build_paced(spark: SparkSession, ask: Ask) -> DataFrame:
 
 
 def _build_nexmark(number: int, spark: SparkSession, ask: Ask) -> DataFrame:
-    from penstock_lab.workloads.nexmark import Nexmark
-    from penstock_lab.workloads.nexmark_queries import Windows, query_of
-    from penstock_lab.workloads.nexmark_streams import GeneratedStreams
+    from penstock_lab.workloads.nexmark.events import Nexmark
+    from penstock_lab.workloads.nexmark.queries import Windows, query_of
+    from penstock_lab.workloads.nexmark.streams import GeneratedStreams
 
     spark.conf.set("spark.sql.shuffle.partitions", ask.shuffle_partitions)
     stream = Nexmark(

@@ -110,7 +110,7 @@ class SkewedState(Load):
 
     @property
     def hot_bin_share(self) -> float:
-        """What the bin of the hot key gets of all records."""
+        """The share of all records that go to the bin of the hot key."""
         return self.share + (1 - self.share) / self.bins
 
     def list_options(self) -> dict[str, str]:

@@ -18,7 +18,7 @@ PRELOADED = (
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.worker.plan_data_source_read",
     "penstock_lab.workloads.yahoo",
-    "penstock_lab.workloads.nexmark_streams",
+    "penstock_lab.workloads.nexmark.streams",
     "penstock_lab.workloads.paced",
     "penstock_lab.workloads.key_count",
     "penstock_lab.workloads.source",

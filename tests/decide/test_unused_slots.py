@@ -11,7 +11,7 @@ from penstock.decide.ds2.slots import SharedSlots
 from penstock.decide.manager.manager import Accepted, NothingToDo, Rejected, ScalingManager, Waiting
 from penstock.decide.outcome import Outcome, Status
 from penstock.settings.model import Settings
-from penstock_lab.experiments.word_count import SETTINGS, TRIGGER_SECONDS
+from penstock_lab.experiments.word_count.query import SETTINGS, TRIGGER_SECONDS
 from tests.dataflow.synthetic_batches import TrueQuery, TrueStage
 
 CORES = 3

@@ -4,7 +4,7 @@ from penstock.decide.policy import ExpectedEffect
 from penstock.journal.records import ActionRecord
 from penstock_lab.claims.claim import Judged
 from penstock_lab.experiments.batches import BatchSeen
-from penstock_lab.experiments.moving_key_count import KeyCountPhase
+from penstock_lab.experiments.moving.key_count import KeyCountPhase
 from penstock_lab.report.page import build_page
 from penstock_lab.report.runner import PartOutcome, PartStatus
 

@@ -24,8 +24,8 @@ from penstock.fleet.spark_job import publish, start
 from penstock.journal.store import open_journal
 from penstock.observe.spark_source import SparkSource
 from penstock_lab.ground.kafka_broker import connector_jars
-from penstock_lab.workloads.nexmark import Nexmark
-from penstock_lab.workloads.nexmark_streams import KafkaStreams, produce
+from penstock_lab.workloads.nexmark.events import Nexmark
+from penstock_lab.workloads.nexmark.streams import KafkaStreams, produce
 from tests.fakes import FixedPolicy, a_scale, a_window
 from tests.fleet.agents import GIB, a_record
 from tests.spark.watching import query_of, watch

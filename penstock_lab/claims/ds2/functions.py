@@ -15,7 +15,7 @@ from penstock_lab.experiments.nexmark import (
     group_by_query,
     measure_spread,
 )
-from penstock_lab.experiments.word_count_functions import OPTIMAL, Sample
+from penstock_lab.experiments.word_count.functions import OPTIMAL, Sample
 
 DS2, DHALION = "ds2", "dhalion"
 PACED = "real cluster, 30 sentences a second, paced functions with instances of their own; published: Heron"

@@ -13,7 +13,7 @@ from penstock_lab.claims.claim import Chart, Claim, Judged, Verdict, add_conditi
 from penstock_lab.experiments.batches import BatchSeen, time_settled_batch
 from penstock_lab.experiments.measurement import Measurement, Row
 from penstock_lab.experiments.overhead import ATTACHED, Ratio
-from penstock_lab.experiments.word_count import (
+from penstock_lab.experiments.word_count.query import (
     DS2,
     DYNAMIC_ALLOCATION,
     HIGH_RATE,

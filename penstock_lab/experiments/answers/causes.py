@@ -1,4 +1,4 @@
-"""What can be wrong with an application: each cause changes a scene that was well."""
+"""Causes of trouble in an application: each changes a scene in which nothing is wrong."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from penstock_lab.experiments.answers.scene import (
-    Allocation,
     BatchCosts,
+    DynamicAllocation,
     JobWork,
     Piece,
     Scene,
@@ -20,7 +20,7 @@ Inject = Callable[[Scene, np.random.Generator], Scene]
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class InjectedCause:
     """A cause: how it is put into a scene, the names under which a finding may tell of it, and its scene.
 
     `prepare` makes the scene fit for it, with the cause and without.
@@ -215,7 +215,7 @@ def allocate_late(scene: Scene, random: np.random.Generator) -> Scene:
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.maxExecutors": str(len(scene.machines)),
     }
-    allocation = Allocation(int(random.integers(0, 2)), start_up, idle_timeout=2.0)
+    allocation = DynamicAllocation(int(random.integers(0, 2)), start_up, idle_timeout=2.0)
     return replace(scene, allocation=allocation, properties=properties)
 
 
@@ -276,26 +276,30 @@ def pause_often(scene: Scene, random: np.random.Generator) -> Scene:
     return scene.map_jobs(lambda job: replace(job, pause=length * float(random.uniform(0.3, 2.0))))
 
 
-CAUSES: Mapping[str, Cause] = {
+CAUSES: Mapping[str, InjectedCause] = {
     cause.name: cause
     for cause in (
-        Cause("skew", add_skew, frozenset({"skew"})),
-        Cause("spill", add_spill, frozenset({"spill"})),
-        Cause("gc", add_collection, frozenset({"gc"})),
-        Cause("small tasks", cut_small, frozenset({"small tasks"}), prepare=shrink_work),
-        Cause("few partitions", join_partitions, frozenset({"few partitions"})),
-        Cause("slow driver", slow_driver, frozenset({"program"})),
-        Cause("slow shuffle", slow_shuffle, frozenset({"fetch"})),
-        Cause("slow host", slow_host, frozenset({"slow host", "slow executor"})),
-        Cause("failed tasks", fail_tasks, frozenset({"failures"})),
-        Cause("failed job", fail_job, frozenset({"failures"})),
-        Cause("lost executors", lose_machines, frozenset({"failures"})),
-        Cause("dynamic allocation", allocate_late, frozenset({"executors"}), prepare=rest_between_jobs),
-        Cause("late executors", start_late, frozenset({"start-up", "executors"})),
-        Cause("cold start", start_cold, frozenset({"cold batch"}), "streaming", keep_six_batches),
-        Cause("slow commit", slow_commit, frozenset({"state commit"}), "streaming", leave_out_trigger),
-        Cause("slow log", slow_log, frozenset({"batch log"}), "streaming", leave_out_trigger),
-        Cause("slow offsets", slow_offsets, frozenset({"source"}), "streaming", leave_out_trigger),
-        Cause("idle shell", pause_often, frozenset({"idle"}), "shell"),
+        InjectedCause("skew", add_skew, frozenset({"skew"})),
+        InjectedCause("spill", add_spill, frozenset({"spill"})),
+        InjectedCause("gc", add_collection, frozenset({"gc"})),
+        InjectedCause("small tasks", cut_small, frozenset({"small tasks"}), prepare=shrink_work),
+        InjectedCause("few partitions", join_partitions, frozenset({"few partitions"})),
+        InjectedCause("slow driver", slow_driver, frozenset({"program"})),
+        InjectedCause("slow shuffle", slow_shuffle, frozenset({"fetch"})),
+        InjectedCause("slow host", slow_host, frozenset({"slow host", "slow executor"})),
+        InjectedCause("failed tasks", fail_tasks, frozenset({"failures"})),
+        InjectedCause("failed job", fail_job, frozenset({"failures"})),
+        InjectedCause("lost executors", lose_machines, frozenset({"failures"})),
+        InjectedCause(
+            "dynamic allocation", allocate_late, frozenset({"executors"}), prepare=rest_between_jobs
+        ),
+        InjectedCause("late executors", start_late, frozenset({"start-up", "executors"})),
+        InjectedCause("cold start", start_cold, frozenset({"cold batch"}), "streaming", keep_six_batches),
+        InjectedCause(
+            "slow commit", slow_commit, frozenset({"state commit"}), "streaming", leave_out_trigger
+        ),
+        InjectedCause("slow log", slow_log, frozenset({"batch log"}), "streaming", leave_out_trigger),
+        InjectedCause("slow offsets", slow_offsets, frozenset({"source"}), "streaming", leave_out_trigger),
+        InjectedCause("idle shell", pause_often, frozenset({"idle"}), "shell"),
     )
 }

@@ -79,7 +79,7 @@ class RanBatch:
 
 
 @dataclass(slots=True)
-class History:
+class PlayedScene:
     """Everything that happened, up to `ended`."""
 
     scene: Scene
@@ -100,11 +100,11 @@ class _Stage:
     failed: int = 0
 
 
-class Cluster:
+class ScenePlayer:
     """Plays one scene from its start to its end."""
 
     def __init__(self, scene: Scene, seed: int) -> None:
-        self.history = History(scene)
+        self.history = PlayedScene(scene)
         self._scene = scene
         self._random = np.random.default_rng(seed)
         self._agenda: list[tuple[float, int, Action]] = []
@@ -121,7 +121,7 @@ class Cluster:
         self._next_ask = 1
         self._coming = 0
 
-    def play(self) -> History:
+    def play(self) -> PlayedScene:
         """Run all jobs one after the other."""
         self._bring_first_machines()
         if self._scene.batch:
@@ -361,6 +361,6 @@ def measure_task(task: RanTask, slowness: float) -> float:
     return (piece.deserialise + work) * task.stretch
 
 
-def play(scene: Scene, seed: int) -> History:
+def play(scene: Scene, seed: int) -> PlayedScene:
     """Play a scene; the seed decides what is left to chance."""
-    return Cluster(scene, seed).play()
+    return ScenePlayer(scene, seed).play()

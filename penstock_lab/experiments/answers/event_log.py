@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock_lab.experiments.answers.cluster import LOST, History, RanBatch, RanJob, RanStage, RanTask
+from penstock_lab.experiments.answers.cluster import LOST, PlayedScene, RanBatch, RanJob, RanStage, RanTask
 
 BASE = 1_750_000_000_000
 QUERY, RUN = "5b1f7c1e-93a7-4a3d-9d0e-0f6f8a1c2b3d", "0d2a9c55-1f5e-4d8e-8a43-5c7e1b9f6a10"
@@ -20,7 +20,7 @@ _MESSAGES = {
 Event = tuple[float, str, dict[str, Any]]
 
 
-def write_lines(history: History) -> list[bytes]:
+def write_lines(history: PlayedScene) -> list[bytes]:
     """Return the lines of the log, in the order of their times."""
     start = {"App Name": history.scene.name, "App ID": "app-20250615-0001", "Timestamp": BASE}
     spark = {"spark.app.name": history.scene.name, **history.scene.properties}
@@ -42,7 +42,7 @@ def _stamp(seconds: float) -> int:
     return BASE + round(seconds * 1000)
 
 
-def _tell_executors(history: History) -> Iterator[Event]:
+def _tell_executors(history: PlayedScene) -> Iterator[Event]:
     for at, machine in history.added:
         information = {"Host": machine.host, "Total Cores": machine.cores}
         fields = {"Timestamp": _stamp(at), "Executor ID": machine.name, "Executor Info": information}
@@ -52,7 +52,7 @@ def _tell_executors(history: History) -> Iterator[Event]:
         yield at, "SparkListenerExecutorRemoved", fields
 
 
-def _tell_jobs(history: History) -> Iterator[Event]:
+def _tell_jobs(history: PlayedScene) -> Iterator[Event]:
     for job in history.jobs:
         properties = {"spark.sql.execution.id": str(job.number)}
         if history.scene.batch:
@@ -87,7 +87,7 @@ def _describe(stage: RanStage) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tell_stages(history: History) -> Iterator[Event]:
+def _tell_stages(history: PlayedScene) -> Iterator[Event]:
     for stage in history.stages:
         information = _describe(stage) | {"Submission Time": _stamp(stage.submitted)}
         yield stage.submitted, "SparkListenerStageSubmitted", {"Stage Info": information}
@@ -98,7 +98,7 @@ def _tell_stages(history: History) -> Iterator[Event]:
         yield stage.completed + 1e-6, "SparkListenerStageCompleted", {"Stage Info": ended}
 
 
-def _tell_tasks(history: History) -> Iterator[Event]:
+def _tell_tasks(history: PlayedScene) -> Iterator[Event]:
     slowness = {machine.name: machine.slowness for _, machine in history.added}
     scans = {stage.number: stage.work.is_scan for stage in history.stages}
     for task in history.tasks:
@@ -168,7 +168,7 @@ def _measure(task: RanTask, slowness: float, is_scan: bool) -> dict[str, Any]:
     }
 
 
-def _tell_batches(history: History) -> Iterator[Event]:
+def _tell_batches(history: PlayedScene) -> Iterator[Event]:
     for batch in history.batches:
         at = batch.started + batch.phases["triggerExecution"]
         yield at + 1e-6, _PROGRESS, {"progress": _describe_batch(batch)}

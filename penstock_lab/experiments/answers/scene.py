@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one task has to do; `failures` are the reasons with which its first attempts fail."""
+    """The work of one task; `failures` are the reasons with which its first attempts fail."""
 
     compute: float
     records: int = 0
@@ -59,7 +59,7 @@ class JobWork:
 
 @dataclass(frozen=True, slots=True)
 class BatchCosts:
-    """What the driver does in a micro-batch beside its job, and how much longer the first batch takes."""
+    """The driver's work in a micro-batch beside its job, and how much longer the first batch takes."""
 
     offsets: float = 0.03
     offset_log: float = 0.05
@@ -81,7 +81,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class DynamicAllocation:
     """Executors that come when tasks wait, twice as many each time, and go when they are idle."""
 
     least: int
@@ -97,7 +97,7 @@ class Scene:
     jobs: tuple[JobWork, ...]
     machines: tuple[Machine, ...]
     launch_cost: float = 0.0015
-    allocation: Allocation | None = None
+    allocation: DynamicAllocation | None = None
     batch: BatchCosts | None = None
     trigger: float = 0.0
     properties: dict[str, str] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from penstock_lab.experiments.answers.applications import (
     draw_shell,
     draw_streaming_application,
 )
-from penstock_lab.experiments.answers.causes import CAUSES, Cause
+from penstock_lab.experiments.answers.causes import CAUSES, InjectedCause
 from penstock_lab.experiments.answers.cluster import play
 from penstock_lab.experiments.answers.event_log import write_lines
 from penstock_lab.experiments.answers.scene import Scene
@@ -40,10 +40,10 @@ TOLD_APART = ("idle shell", "cold start")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class MadeApplication:
     """A made application with its causes."""
 
-    causes: tuple[Cause, ...]
+    causes: tuple[InjectedCause, ...]
     seed: int
 
     @property
@@ -51,7 +51,7 @@ class Case:
         """The causes, and the seed that decides the rest."""
         return f"{' + '.join(cause.name for cause in self.causes)}, {self.seed}"
 
-    def build_scene(self, without: Cause | None = None) -> Scene:
+    def build_scene(self, without: InjectedCause | None = None) -> Scene:
         """Return the application with all of its causes but one."""
         kinds = {cause.kind for cause in self.causes} - {"batch"}
         scene = _DRAW[next(iter(kinds), "batch")](self.seed)
@@ -62,22 +62,22 @@ class Case:
                 scene = cause.inject(scene, self._draw(cause, 2))
         return scene
 
-    def _draw(self, cause: Cause, use: int) -> np.random.Generator:
+    def _draw(self, cause: InjectedCause, use: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, zlib.crc32(cause.name.encode()), use])
 
 
-def list_cases(seeds: Sequence[int]) -> list[Case]:
+def list_cases(seeds: Sequence[int]) -> list[MadeApplication]:
     """Return a case for each cause and each mixture, with each of these seeds; of mixtures fewer."""
-    single = [Case((cause,), seed) for cause in CAUSES.values() for seed in seeds]
+    single = [MadeApplication((cause,), seed) for cause in CAUSES.values() for seed in seeds]
     mixed = [
-        Case(tuple(CAUSES[name] for name in names), 100 + seed)
+        MadeApplication(tuple(CAUSES[name] for name in names), 100 + seed)
         for names in MIXTURES
         for seed in seeds[: max(1, len(seeds) - 2)]
     ]
     return [*single, *mixed]
 
 
-def run_case(case: Case) -> Row:
+def run_case(case: MadeApplication) -> Row:
     """Make the log, diagnose it, and compare."""
     history = play(case.build_scene(), case.seed)
     gains = {
@@ -101,7 +101,7 @@ def run_case(case: Case) -> Row:
     }
 
 
-def choose_first(gains: dict[Cause, float]) -> Cause:
+def choose_first(gains: dict[InjectedCause, float]) -> InjectedCause:
     """Return the cause that must be told first: what failed, then what costs most of the time that stays."""
     for cause in gains:
         if cause.name in COMES_FIRST:
@@ -110,7 +110,7 @@ def choose_first(gains: dict[Cause, float]) -> Cause:
     return max(stays or gains, key=lambda cause: gains[cause])
 
 
-def read_first(found: Diagnosis, cause: Cause) -> tuple[str, float | None]:
+def read_first(found: Diagnosis, cause: InjectedCause) -> tuple[str, float | None]:
     """Return what the answer tells first, and the seconds that it predicts for it."""
     if found.failed:
         return "failures", found.failed.gain.seconds if found.failed.gain else None
@@ -146,7 +146,7 @@ def run(extent: Extent, progress: Progress) -> Measurement:
     return Measurement(rows, summarise_cases(rows), notes)
 
 
-def _run_cases(cases: Sequence[Case], progress: Progress) -> Iterator[Row]:
+def _run_cases(cases: Sequence[MadeApplication], progress: Progress) -> Iterator[Row]:
     for place, case in enumerate(cases):
         progress(f"{place + 1} of {len(cases)}: {case.name}")
         yield run_case(case)

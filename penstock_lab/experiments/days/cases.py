@@ -59,7 +59,7 @@ settings: {latency_target: 30s}
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class DayCase:
     """One day under one set of conditions."""
 
     day: str
@@ -76,19 +76,24 @@ class Case:
         return f"{self.day}, {self.capacity}, noise {self.noise:.0%}, {self.delay} s{dying}"
 
 
-def list_cases(quick: bool) -> tuple[Case, ...]:
+def list_cases(quick: bool) -> tuple[DayCase, ...]:
     """List the cases: those that targets are set for, and one condition at a time changed."""
     days = (*MADE, *list_recorded())
     if quick:
-        usual = [Case(day, capacity) for day in ("ramp", "flash", "cars") for capacity in CAPACITIES]
-        return (*usual, Case("nights", LINEAR), Case("ramp", LINEAR, dies=True), Case("cars", LINEAR, 0.1))
+        usual = [DayCase(day, capacity) for day in ("ramp", "flash", "cars") for capacity in CAPACITIES]
+        return (
+            *usual,
+            DayCase("nights", LINEAR),
+            DayCase("ramp", LINEAR, dies=True),
+            DayCase("cars", LINEAR, 0.1),
+        )
     cases = []
     for day in days:
         for capacity in CAPACITIES:
-            cases.append(Case(day, capacity))
-            cases += [Case(day, capacity, noise=noise) for noise in NOISES if noise != NOISE]
-            cases += [Case(day, capacity, delay=delay) for delay in DELAYS if delay != DELAY]
-            cases.append(Case(day, capacity, dies=True))
+            cases.append(DayCase(day, capacity))
+            cases += [DayCase(day, capacity, noise=noise) for noise in NOISES if noise != NOISE]
+            cases += [DayCase(day, capacity, delay=delay) for delay in DELAYS if delay != DELAY]
+            cases.append(DayCase(day, capacity, dies=True))
     return tuple(cases)
 
 
@@ -98,7 +103,7 @@ def _read_capacity(capacity: str) -> Experiment:
     return parse(_COMMON + _TEXTS[capacity], Path(f"{capacity}.yaml"))
 
 
-def make_experiment(case: Case) -> Experiment:
+def make_experiment(case: DayCase) -> Experiment:
     """Make the experiment of a case; the oracle holds as much at the peak of every day."""
     base = _read_capacity(case.capacity)
     unit = int(np.flatnonzero(base.scaled)[-1])

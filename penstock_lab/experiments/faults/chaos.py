@@ -13,10 +13,12 @@ import random
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
 
@@ -24,11 +26,10 @@ import psutil
 
 from penstock.errors import ActionFailed, PenstockError
 from penstock.runtime.control import list_running
-from penstock_lab.experiments.faults.drip import DrippingService
 from penstock_lab.experiments.faults.ground import HOST, WORKERS, Strikes
 from penstock_lab.experiments.faults.matrix import EXECUTOR_FAULTS, HOST_FAULTS
 from penstock_lab.experiments.faults.network import OwnNetwork
-from penstock_lab.experiments.faults.regimes import LoopRegime
+from penstock_lab.experiments.faults.regimes.jobs import LoopRegime
 from penstock_lab.ground.proving_ground import ProvingGround
 
 FLOOD, LOCKED, DELETED = "control socket flooded", "journal locked", "journal deleted"
@@ -38,9 +39,10 @@ QUIET_SECONDS = (20.0, 60.0)
 TAIL_SECONDS = 60.0
 CLIENTS = 200
 LOCK_SECONDS = 15.0
+DRIP_SECONDS, DRIP_BYTES = 0.5, 10_000
 MOST_GROWTH = 1.5
 SLACK = {"memory_mb": 100.0, "descriptors": 40.0, "threads": 20.0}
-"""What a driver may hold more at its end than at its begin, beside half as much again."""
+"""Growth that is allowed beside MOST_GROWTH, from the begin of a driver to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ def plan_chaos(seed: int, seconds: float) -> list[Strike]:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a driver holds at a moment."""
+class DriverUse:
+    """The memory, files and threads of a driver at a moment."""
 
     run: int
     memory_mb: float
@@ -70,7 +72,7 @@ class Held:
     threads: float
 
 
-def find_growth(samples: Sequence[Held]) -> list[str]:
+def find_growth(samples: Sequence[DriverUse]) -> list[str]:
     """Say what has grown without bound in the longest run of a driver, from its first to its last quarter."""
     runs = [sample.run for sample in samples]
     longest = [sample for sample in samples if sample.run == max(set(runs), key=runs.count)]
@@ -87,12 +89,41 @@ def find_growth(samples: Sequence[Held]) -> list[str]:
     return told
 
 
+class _DrippingHandler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """Answer as slowly as can be."""
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):
+            for _ in range(DRIP_BYTES):
+                self.wfile.write(b"#")
+                time.sleep(DRIP_SECONDS)
+
+    def log_message(self, *arguments: object) -> None:
+        """Print nothing."""
+
+
+class DrippingService:
+    """A service that answers a byte at a time and never ends, for the length of a `with`."""
+
+    def __enter__(self) -> DrippingService:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _DrippingHandler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/metrics"
+        threading.Thread(target=self._server.serve_forever, name="drip", daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
 class Chaos:
     """One run: the job, what strikes it, and what its driver holds."""
 
     def __init__(self, seed: int, seconds: float, tell: Callable[[str], None]) -> None:
         self._seed, self._seconds, self._tell = seed, seconds, tell
-        self.samples: list[Held] = []
+        self.samples: list[DriverUse] = []
         self._run = 0
 
     def run(self) -> list[str]:
@@ -131,7 +162,7 @@ class Chaos:
             with suppress(psutil.Error):
                 process = psutil.Process(self._regime.process.pid)
                 memory = process.memory_info().rss / 2**20
-                self.samples.append(Held(process.pid, memory, process.num_fds(), process.num_threads()))
+                self.samples.append(DriverUse(process.pid, memory, process.num_fds(), process.num_threads()))
             time.sleep(1.0)
 
     def _strike(self, kind: str) -> None:

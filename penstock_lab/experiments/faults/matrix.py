@@ -12,7 +12,7 @@ DRIVER_FAULTS = ("driver killed", "driver frozen")
 HOST_FAULTS = ("network of a host cut", "network of a host slow")
 CHECKPOINT_FAULTS = ("checkpoint slow", "checkpoint full")
 SPARK_FAULTS = (*EXECUTOR_FAULTS, *DRIVER_FAULTS, *HOST_FAULTS, *CHECKPOINT_FAULTS)
-"""What happens to Spark itself: these are tried on the proving ground."""
+"""Faults of Spark itself, tried on the proving ground."""
 
 FILE_FAULTS = ("journal away", "journal locked", "journal full", "journal read-only", "journal deleted")
 SERVER_FAULTS = ("PostgreSQL away", "PostgreSQL failed over")
@@ -64,7 +64,7 @@ REASONS: dict[tuple[str, str], str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class FaultCell:
     """A fault that meets a part; with a reason it cannot occur."""
 
     fault: str
@@ -77,8 +77,8 @@ class Cell:
         return self.fault, self.part
 
 
-def list_cells() -> Iterator[Cell]:
+def list_cells() -> Iterator[FaultCell]:
     """Yield all cells, fault by fault."""
     for fault in FAULTS:
         for part in PARTS:
-            yield Cell(fault, part, REASONS.get((fault, part), ""))
+            yield FaultCell(fault, part, REASONS.get((fault, part), ""))

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock_lab.experiments.faults.matrix import Cell
+from penstock_lab.experiments.faults.matrix import FaultCell
 from penstock_lab.experiments.measurement import Row
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What was written down, and what was done: numbers of actions, in the order in which it happened."""
+    """Numbers of the actions that were intended and of those that were done, each in order."""
 
     intended: tuple[int, ...] = ()
     done: tuple[int, ...] = ()
@@ -32,17 +32,17 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What one run has shown."""
+    """The result of one run."""
 
     output: object
-    """Whatever tells two outputs apart."""
+    """A value by which two outputs can be told apart."""
     effects: Effects = Effects()
     is_alive: bool = True
     seconds_to_recover: float | None = 0.0
     """From the end of the fault until the size is right and stays so; None if that never came."""
 
 
-def make_row(cell: Cell, undisturbed: Shown, runs: Sequence[Shown], within: float, where: str) -> Row:
+def make_row(cell: FaultCell, undisturbed: Shown, runs: Sequence[Shown], within: float, where: str) -> Row:
     """Compare runs with the undisturbed one; `within` is the stated time for the way back."""
     times = [run.seconds_to_recover for run in runs]
     known = [seconds for seconds in times if seconds is not None]
@@ -62,7 +62,7 @@ def make_row(cell: Cell, undisturbed: Shown, runs: Sequence[Shown], within: floa
     }
 
 
-def make_empty_row(cell: Cell, failure: str = "") -> Row:
+def make_empty_row(cell: FaultCell, failure: str = "") -> Row:
     """Return the row of a cell without a run: one that cannot occur, or whose trial failed."""
     figures = ("output_equal", "actions_doubled", "actions_lost", "job_alive", "seconds_to_recover")
     return {

@@ -9,9 +9,9 @@ from typing import Protocol
 from penstock.journal.store import Journal
 from penstock_lab.experiments.faults.disturbances import Disturbance
 from penstock_lab.experiments.faults.journals import JournalPlace, open_place
-from penstock_lab.experiments.faults.matrix import Cell
+from penstock_lab.experiments.faults.matrix import FaultCell
 from penstock_lab.experiments.faults.rows import Effects, Shown, make_row
-from penstock_lab.experiments.faults.worlds import ENDS_AT, SECONDS
+from penstock_lab.experiments.faults.worlds.world import ENDS_AT, SECONDS
 from penstock_lab.experiments.measurement import Row
 
 LASTS = 60
@@ -26,7 +26,7 @@ VIRTUAL = "virtual time, real loop and journal"
 
 
 class AnyWorld(Protocol):
-    """What runs in virtual time: one application, or several that count as one."""
+    """A world in virtual time: one application, or several that count as one."""
 
     now: int
     sizes: list[object]
@@ -61,7 +61,7 @@ class AnyWorld(Protocol):
 MakeWorld = Callable[[Journal, Disturbance], AnyWorld]
 
 
-class Course:
+class FaultedRun:
     """One run of a world under a fault that begins at a moment."""
 
     def __init__(self, make: MakeWorld, place: JournalPlace, fault: str, strike_at: int | None) -> None:
@@ -112,10 +112,10 @@ def find_recovery(is_right: Sequence[bool], after: float) -> float | None:
     return None if since >= len(is_right) else max(0.0, since - after)
 
 
-def try_world(cell: Cell, make: MakeWorld, moments: int = 4) -> Row:
+def try_world(cell: FaultCell, make: MakeWorld, moments: int = 4) -> Row:
     """Run a world undisturbed, and disturbed around the moments at which it acts."""
     with open_place() as place:
-        calm = Course(make, place, "", None)
+        calm = FaultedRun(make, place, "", None)
         calm.run()
     right = calm.world.sizes[ENDS_AT - 1]
     usual = find_recovery(calm.judge_sizes(right), 0.0) or 0.0
@@ -124,7 +124,7 @@ def try_world(cell: Cell, make: MakeWorld, moments: int = 4) -> Row:
     runs = []
     for strike_at in choose_moments(first)[:moments]:
         with open_place(cell.fault) as place:
-            course = Course(make, place, cell.fault, strike_at)
+            course = FaultedRun(make, place, cell.fault, strike_at)
             course.run()
             runs.append(course.show(right, usual))
     return make_row(cell, undisturbed, runs, WITHIN.get(cell.part, USUALLY_WITHIN), VIRTUAL)

@@ -41,8 +41,8 @@ def word_count(most: int = 40) -> Pipeline:
     return pipeline
 
 
-class Ages:
-    """What waits, oldest first: records, when they arrived, and when they entered the pipeline."""
+class WaitingRecords:
+    """A queue of records, oldest first: how many, when they arrived, and when they entered the pipeline."""
 
     def __init__(self) -> None:
         self.parts: deque[tuple[float, float, float]] = deque()
@@ -80,7 +80,9 @@ class VirtualPipeline:
     hot: float = 0.0
     now: float = 0.0
     waiting: dict[str, float] = field(default_factory=lambda: {"split": 0.0, "count": 0.0})
-    ages: dict[str, Ages] = field(default_factory=lambda: {"split": Ages(), "count": Ages()})
+    queues: dict[str, WaitingRecords] = field(
+        default_factory=lambda: {"split": WaitingRecords(), "count": WaitingRecords()}
+    )
     served: dict[str, float] = field(default_factory=lambda: {"split": 0.0, "count": 0.0})
     clock: Callable[[float], float] = lambda now: now
 
@@ -108,7 +110,7 @@ class VirtualPipeline:
         end = self.clock(self.now)
         self.waiting["split"] += self.rate * BATCH_SECONDS
         middle = self.now - 1.5 * BATCH_SECONDS  # batches begin with the records of the five seconds before
-        self.ages["split"].add(self.rate * BATCH_SECONDS, middle, middle)
+        self.queues["split"].add(self.rate * BATCH_SECONDS, middle, middle)
         for name in ("split", "count"):
             held = self.board.begin_batch(name)
             hot = self.hot if name == "count" else 0.0
@@ -116,10 +118,10 @@ class VirtualPipeline:
             served = min(self.waiting[name], BATCH_SECONDS / COSTS[name] / max(shares))
             self.waiting[name] -= served
             self.served[name] += served
-            arrived, entered = self.ages[name].take(served)
+            arrived, entered = self.queues[name].take(served)
             if name == "split":
                 self.waiting["count"] += served * WORDS
-                self.ages["count"].add(served * WORDS, self.now, entered)
+                self.queues["count"].add(served * WORDS, self.now, entered)
             work = tuple(
                 InstanceWork(n, served * share, served * share * SELECTIVITY[name], 0.0,
                              served * share * COSTS[name])

@@ -14,7 +14,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol
 
 import orjson
 
@@ -23,6 +22,7 @@ from penstock_lab.experiments.field.ground import Field
 from penstock_lab.experiments.field.plan import BUSY_SLOTS, HOST, WORKERS, FieldTrial
 from penstock_lab.experiments.field.rows import Ran
 from penstock_lab.experiments.field.trace import DoneBatch, fit_line
+from penstock_lab.experiments.field.trials import TrialPlace
 from penstock_lab.jobs.catalog import OrdinaryJob, find_job
 from penstock_lab.jobs.costs import Cost
 from penstock_lab.jobs.loads import STAIRS_FROM
@@ -51,14 +51,7 @@ class FittedCost:
     """The rate that keeps BUSY_SLOTS slots busy."""
 
 
-class Trials(Protocol):
-    """Where trials run."""
-
-    def run(self, trial: FieldTrial) -> Ran:
-        """Run one trial."""
-
-
-def measure_cost(trials: Trials, job: OrdinaryJob, executors: int = EXECUTORS) -> FittedCost:
+def measure_cost(trials: TrialPlace, job: OrdinaryJob, executors: int = EXECUTORS) -> FittedCost:
     """Run a job until the cost that its load is made from agrees with the one that is found."""
     cost = job.cost
     for _ in range(MOST_RUNS):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
@@ -36,7 +36,7 @@ MOST_AGE_PERIODS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a trial has shown; times are seconds since the epoch."""
+    """The record of a trial that ran; times are seconds since the epoch."""
 
     trial: FieldTrial
     fed_from: float
@@ -102,7 +102,7 @@ def measure_trial(ran: Ran) -> DoneTrial:
         "executor_seconds": sum(count * seconds for count, seconds in held_seconds.items()),
         "executor_seconds_over_oracle": None,
         "idle_seconds": trial.idle_seconds,
-        "seconds_to_release_when_idle": _released(ran),
+        "seconds_to_release_when_idle": _measure_release(ran),
         "feed_late_seconds": ran.feed_late_seconds,
         "output_equal": ran.output_equal,
         "settings": ", ".join(f"{name}={value}" for name, value in ran.settings.items()),
@@ -150,7 +150,7 @@ def add_lateness(row: Row, done: DoneTrial, peak: DoneTrial) -> Row:
     return {**row, "late_share": share}
 
 
-def _released(ran: Ran) -> float | None:
+def _measure_release(ran: Ran) -> float | None:
     """Return seconds from the last record to one executor; None if not awaited, or never."""
     if not ran.trial.idle_seconds:
         return None
@@ -223,3 +223,82 @@ def _predict_for(answer: Mapping[str, Any], size: int) -> Mapping[str, float] | 
     elif answer["kind"] == "scale" and answer["parallelism"].get("executors") == size:
         figures = answer["expected"]["figures"]
     return figures if {"batch_seconds", "period_seconds"} <= figures.keys() else None
+
+
+def summarise_field(rows: Sequence[Row]) -> dict[str, float]:
+    """Return the figures that the targets are about; what was not measured is left out."""
+    ours = [row for row in rows if row["system"] == "penstock"]
+    sized = [row for row in ours if row["oracle_executors"] and not _is_day(row)]
+    return {**_summarise_sizes(sized), **_summarise_all(ours), **_summarise_day(rows)}
+
+
+def _summarise_sizes(rows: Sequence[Row]) -> dict[str, float]:
+    """Compare sizes at the end with the oracle; a day ends at night, and its oracle is that of the peak."""
+    if not rows:
+        return {}
+    errors = [row["prediction_error"] for row in rows if row["prediction_error"] is not None]
+    return {
+        "rows": float(len(rows)),
+        "within_one_share": _share(rows, _is_within_one),
+        "below_oracle": float(sum(row["final_executors"] < row["oracle_executors"] for row in rows)),
+        "worst_requested_over_oracle": max(
+            (row["most_requested"] or 0) / row["oracle_executors"] for row in rows
+        ),
+        "bounded_requests_share": _share(rows, _is_within_bound),
+        "two_steps_share": _share(rows, lambda row: row["steps"] <= 2),
+        "rows_with_prediction": float(len(errors)),
+        "median_prediction_error": median(errors) if errors else math.nan,
+        "p90_prediction_error": find_quantile(errors, 0.9),
+        "worst_prediction_error": max(errors, default=math.nan),
+    }
+
+
+def _summarise_all(rows: Sequence[Row]) -> dict[str, float]:
+    """Summarise what every row of Penstock has, and the release of those that ended without input."""
+    if not rows:
+        return {}
+    waited = [row["seconds_to_release_when_idle"] for row in rows if row["idle_seconds"]]
+    released = {"longest_idle_release": max(map(_or_never, waited))} if waited else {}
+    return {
+        "longest_first_decision": max(_or_never(row["seconds_to_first_decision"]) for row in rows),
+        **released,
+        "output_equal_share": _share(rows, lambda row: row["output_equal"] is True),
+    }
+
+
+def _summarise_day(rows: Sequence[Row]) -> dict[str, float]:
+    """Return executor-seconds over those of the peak size, and the share of late seconds, of each side."""
+    day = {row["system"]: row for row in rows if _is_day(row) and not row["failure"]}
+    peak = day.get("fixed-peak")
+    if peak is None or not peak["executor_seconds"]:
+        return {}
+    figures: dict[str, float] = {"day_peak_latency_p99_seconds": peak["latency_p99_seconds"]}
+    for system in ("penstock", "dynamic-allocation"):
+        if system in day and day[system]["late_share"] is not None:
+            name = system.replace("-", "_")
+            share = day[system]["executor_seconds"] / peak["executor_seconds"]
+            figures[f"day_{name}_executor_seconds_share"] = share
+            figures[f"day_{name}_late_share"] = day[system]["late_share"]
+    return figures
+
+
+def _is_day(row: Row) -> bool:
+    return bool(row["load"].partition(" ")[0] == DAY)
+
+
+def _or_never(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
+
+
+def _share(rows: Sequence[Row], holds: Callable[[Row], bool]) -> float:
+    return sum(map(holds, rows)) / len(rows)
+
+
+def _is_within_one(row: Row) -> bool:
+    return bool(0 <= row["final_executors"] - row["oracle_executors"] <= 1)
+
+
+def _is_within_bound(row: Row) -> bool:
+    """Tell whether no more than one and a half times the oracle, and one more, was asked for in growth."""
+    asked = row["most_requested"] or 0
+    return bool(asked <= max(1.5 * row["oracle_executors"] + 1, row["start_executors"]))

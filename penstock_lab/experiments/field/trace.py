@@ -1,4 +1,4 @@
-"""What happened in one trial of the field: executors held and batches done over time, and figures of both."""
+"""The course of one trial of the field: executors held and batches done over time, and figures of both."""
 
 from __future__ import annotations
 

@@ -16,8 +16,14 @@ from penstock_lab.experiments.field import plan
 from penstock_lab.experiments.field.ground import Field
 from penstock_lab.experiments.field.kept import KeptTrials
 from penstock_lab.experiments.field.plan import FieldTrial
-from penstock_lab.experiments.field.rows import DoneTrial, Ran, add_lateness, complete_row, measure_trial
-from penstock_lab.experiments.field.summary import summarise_field
+from penstock_lab.experiments.field.rows import (
+    DoneTrial,
+    Ran,
+    add_lateness,
+    complete_row,
+    measure_trial,
+    summarise_field,
+)
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
 from penstock_lab.jobs.catalog import JOBS, OrdinaryJob
 
@@ -25,7 +31,7 @@ KEPT, KEPT_QUICK = Path("artifacts") / "field.jsonl", Path("artifacts") / "field
 SEARCHED, COMPUTED = "searched", "computed"
 
 
-class Trials(Protocol):
+class TrialPlace(Protocol):
     """Where trials run."""
 
     def run(self, trial: FieldTrial) -> Ran:
@@ -35,7 +41,7 @@ class Trials(Protocol):
 class FieldRun:
     """The trials of one run: those that are kept are not run again, and after each is told what is left."""
 
-    def __init__(self, trials: Trials, kept: KeptTrials, tell: Progress, seconds_left: float) -> None:
+    def __init__(self, trials: TrialPlace, kept: KeptTrials, tell: Progress, seconds_left: float) -> None:
         self._trials, self._kept, self._tell, self._left = trials, kept, tell, seconds_left
 
     def run_job(self, job: OrdinaryJob, quick: bool) -> list[Row]:

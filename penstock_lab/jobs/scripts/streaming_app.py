@@ -1,4 +1,4 @@
-"""What the shop's streaming jobs share: options, session, orders, sinks, and how a job ends."""
+"""Shared parts of the shop's streaming jobs: options, session, orders, sinks, and how a job ends."""
 
 import argparse
 import hashlib

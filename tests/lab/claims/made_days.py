@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock_lab.experiments.days.cases import Case
-from penstock_lab.experiments.days.summary import RIVALS
+from penstock_lab.experiments.days.cases import DayCase
+from penstock_lab.experiments.days.trials import RIVALS
 from penstock_lab.experiments.measurement import Row
 
 SYSTEMS = ("causal-bound", "ahead", "ds2", *RIVALS)
@@ -19,7 +19,7 @@ def a_case_of_rows(
     **changes: dict[str, Any],
 ) -> list[Row]:
     """Make a row for each system: the bound holds 1.05 of the oracle's, ahead and ds2 1.1, rivals 1.5."""
-    case = Case(day, capacity, dies=dies)
+    case = DayCase(day, capacity, dies=dies)
     rows = []
     for system in SYSTEMS:
         held = 1.5 if system in RIVALS else 1.05 if system == "causal-bound" else 1.1

@@ -13,20 +13,20 @@ from penstock_lab.claims.autrascale import TABLE_4 as COSTS
 from penstock_lab.claims.autrascale import TABLES_2_3
 from penstock_lab.claims.snailtrail import TABLE_3_3
 from penstock_lab.experiments.batches import SlotsSeen
-from penstock_lab.experiments.days.summary import summarise_days
+from penstock_lab.experiments.days.trials import summarise_days
 from penstock_lab.experiments.diagnosing import MadeCause
 from penstock_lab.experiments.faults.rows import summarise_matrix
-from penstock_lab.experiments.field.summary import summarise_field
+from penstock_lab.experiments.field.rows import summarise_field
 from penstock_lab.experiments.hot_keys import Skewed
 from penstock_lab.experiments.measurement import Measurement, Row
-from penstock_lab.experiments.moving import QueryPhase
-from penstock_lab.experiments.moving_key_count import LOADED, Moves, summarise
+from penstock_lab.experiments.moving.key_count import LOADED, Moves, summarise
+from penstock_lab.experiments.moving.queries import QueryPhase
 from penstock_lab.experiments.nexmark import Convergence
 from penstock_lab.experiments.policies import AHEAD, LEARNED, NOISES, PLAIN, TRAFFIC, Compared
 from penstock_lab.experiments.policies import summarise as summarise_policies
 from penstock_lab.experiments.simulated import LATENCY_SCENARIOS
-from penstock_lab.experiments.sizing import summarise as summarise_sizes
-from penstock_lab.experiments.word_count import (
+from penstock_lab.experiments.sizing.trials import summarise as summarise_sizes
+from penstock_lab.experiments.word_count.query import (
     DS2,
     HIGH_RATE,
     OVER,

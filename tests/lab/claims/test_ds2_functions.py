@@ -1,4 +1,4 @@
-"""What is said of DS2 and Dhalion on a cluster, from rows and courses as the benchmark gives them."""
+"""Verdicts on DS2 and Dhalion on a cluster, from rows and courses as the benchmark gives them."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from penstock_lab.claims.ds2.functions import (
 )
 from penstock_lab.experiments.measurement import Measurement
 from penstock_lab.experiments.nexmark import SLOTS_OF_SERVICE, Convergence, bound_executors
-from penstock_lab.experiments.word_count_functions import Sample
+from penstock_lab.experiments.word_count.functions import Sample
 
 
 def a_row(steps, split, count, seconds=100.0):

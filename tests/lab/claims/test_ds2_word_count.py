@@ -10,7 +10,7 @@ from penstock_lab.claims.ds2 import word_count
 from penstock_lab.claims.ds2.word_count import judge_latency
 from penstock_lab.experiments.batches import SlotsSeen
 from penstock_lab.experiments.overhead import Ratio
-from penstock_lab.experiments.word_count import (
+from penstock_lab.experiments.word_count.query import (
     HIGH_RATE,
     LOAD_AFTER_SECONDS,
     RUNNERS,

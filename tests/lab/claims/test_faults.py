@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock_lab.claims.faults import judge_faults
-from penstock_lab.experiments.faults.matrix import Cell
+from penstock_lab.experiments.faults.matrix import FaultCell
 from penstock_lab.experiments.faults.rows import (
     Effects,
     Shown,
@@ -16,7 +16,7 @@ from penstock_lab.experiments.faults.rows import (
 )
 from penstock_lab.experiments.measurement import Measurement, Row
 
-CELL = Cell("journal away", "loop")
+CELL = FaultCell("journal away", "loop")
 
 
 def a_row(**changes: object) -> Row:
@@ -30,7 +30,7 @@ def judge(*rows: Row, cells: int | None = None) -> dict[str, bool]:
 
 
 def test_a_matrix_without_a_fault_in_it_meets_every_target():
-    assert all(judge(a_row(), make_empty_row(Cell("two controllers", "loop", "there is one"))).values())
+    assert all(judge(a_row(), make_empty_row(FaultCell("two controllers", "loop", "there is one"))).values())
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from penstock_lab.claims.field import judge_field
-from penstock_lab.experiments.field.rows import DoneTrial, add_lateness, complete_row, measure_trial
-from penstock_lab.experiments.field.summary import summarise_field
+from penstock_lab.experiments.field.rows import (
+    DoneTrial,
+    add_lateness,
+    complete_row,
+    measure_trial,
+    summarise_field,
+)
 from penstock_lab.experiments.measurement import Measurement, Row
 from tests.lab.experiments.field.made_runs import a_run, a_trial
 

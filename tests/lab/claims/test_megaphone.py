@@ -8,8 +8,8 @@ from penstock_lab.claims import megaphone
 from penstock_lab.claims.claim import Verdict
 from penstock_lab.claims.megaphone import STILL, draw_loads, draw_memory, find_slowest, judge_loads
 from penstock_lab.experiments.measurement import Extent, Measurement
-from penstock_lab.experiments.moving import QueryPhase
-from penstock_lab.experiments.moving_key_count import CASES, LOADED, measure_loads
+from penstock_lab.experiments.moving.key_count import CASES, LOADED, measure_loads
+from penstock_lab.experiments.moving.queries import QueryPhase
 from tests.lab.made_up import a_phase, batches, draw_page
 
 

@@ -16,7 +16,7 @@ from penstock_lab.experiments.answers.cluster import play
 from penstock_lab.experiments.answers.event_log import write_lines
 from penstock_lab.experiments.answers.scene import JobWork, Machine, Piece, Scene, StageWork
 from penstock_lab.experiments.answers.trials import (
-    Case,
+    MadeApplication,
     choose_first,
     list_cases,
     read_first,
@@ -52,7 +52,7 @@ def test_the_same_seed_gives_the_same_log():
 
 @pytest.mark.parametrize("name", CAUSES)
 def test_a_made_log_is_a_sound_one(name):
-    history = play(Case((CAUSES[name],), 1).build_scene(), 1)
+    history = play(MadeApplication((CAUSES[name],), 1).build_scene(), 1)
     log = read_log(write_lines(history))
     assert set(log.warnings) <= {"finished tasks without metrics"}
     assert len(log.tasks) == len([task for task in history.tasks if task.launch <= task.finish])
@@ -62,7 +62,7 @@ def test_a_made_log_is_a_sound_one(name):
 
 @pytest.mark.parametrize("name", [name for name in CAUSES if name != "failed job"])
 def test_a_cause_costs_time(name):
-    case = Case((CAUSES[name],), 2)
+    case = MadeApplication((CAUSES[name],), 2)
     assert play(case.build_scene(), 1).ended > play(case.build_scene(CAUSES[name]), 1).ended
 
 
@@ -98,7 +98,7 @@ def test_a_wrong_answer_and_a_wrong_gain_show_in_the_summary():
 def test_another_cause_than_that_of_the_log_is_a_wrong_answer():
     """The log of a slow driver, asked as if it were one of skew."""
     driver = CAUSES["slow driver"]
-    found = diagnose_log(read_log(write_lines(play(Case((driver,), 1).build_scene(), 1))), Span())
+    found = diagnose_log(read_log(write_lines(play(MadeApplication((driver,), 1).build_scene(), 1))), Span())
     assert read_first(found, driver)[0] in driver.told_as
     assert read_first(found, CAUSES["skew"])[0] not in CAUSES["skew"].told_as
 
@@ -107,6 +107,6 @@ def test_another_cause_than_that_of_the_log_is_a_wrong_answer():
     "names", [("gc",), ("dynamic allocation",), ("lost executors",), ("idle shell", "skew")]
 )
 def test_the_cause_is_found_and_its_gain_is_near_that_of_the_rerun(names):
-    found = run_case(Case(tuple(CAUSES[name] for name in names), 1))
+    found = run_case(MadeApplication(tuple(CAUSES[name] for name in names), 1))
     assert found["right"]
     assert found["error"] < 0.2

@@ -13,7 +13,7 @@ from penstock_lab.claims.claim import Verdict
 from penstock_lab.experiments.autrascale_live import (
     HEADROOM,
     SETTINGS,
-    Course,
+    SizeCourse,
     build_pipeline,
     choose_target,
     describe_method,
@@ -38,7 +38,7 @@ def a_course():
     ]  # fmt: skip
     sizes = [(1005.0, 2), (1099.0, 5), (1150.0, 6), (1199.0, 7), (1300.0, 9)]
     batches = [(1050.0, 10, 9.0), (1080.0, 30, 2.0), (1090.0, 10, 4.0), (1190.0, 10, 3.0)]
-    return Course(1000.0, (100.0, 100.0), sizes, batches, actions)
+    return SizeCourse(1000.0, (100.0, 100.0), sizes, batches, actions)
 
 
 def test_a_course_becomes_sizes_latencies_and_trials_at_both_rates():
@@ -52,11 +52,11 @@ def test_a_course_becomes_sizes_latencies_and_trials_at_both_rates():
 
 def test_the_target_is_below_the_latency_of_what_throughput_needs():
     assert choose_target(a_course()) == HEADROOM * 2.5
-    assert choose_target(Course(0.0, (1.0, 1.0))) == float("inf")
+    assert choose_target(SizeCourse(0.0, (1.0, 1.0))) == float("inf")
 
 
 def test_a_rate_without_batches_or_samples_is_told_as_such():
-    row = make_row("query", "ds2", float("inf"), Course(0.0, (10.0, 10.0)), SETTINGS)
+    row = make_row("query", "ds2", float("inf"), SizeCourse(0.0, (10.0, 10.0)), SETTINGS)
     assert row["first_size"] is None and row["second_latency_s"] is None
 
 

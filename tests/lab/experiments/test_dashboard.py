@@ -5,8 +5,7 @@ from pathlib import Path
 
 from penstock.fleet.places import FleetDirectory
 from penstock.runtime.control import find_running
-from penstock_lab.experiments.dashboard import DECISIONS, POINTS, MadeUpApplication
-from penstock_lab.experiments.dashboard_fleet import write_round
+from penstock_lab.experiments.dashboard import DECISIONS, POINTS, MadeUpApplication, write_round
 
 
 def test_the_past_is_sent_whole_once_and_again_when_it_has_changed(tmp_path: Path):

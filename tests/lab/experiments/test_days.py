@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from penstock.simulate.measures import least_instances
-from penstock_lab.experiments.days.cases import CAPACITIES, PEAK_SIZE, Case, list_cases, make_experiment
+from penstock_lab.experiments.days.cases import CAPACITIES, PEAK_SIZE, DayCase, list_cases, make_experiment
 from penstock_lab.experiments.days.profiles import MADE, NIGHT_SPIKE, list_recorded, make_day
-from penstock_lab.experiments.days.summary import summarise_days
-from penstock_lab.experiments.days.trials import SYSTEMS, run_case
+from penstock_lab.experiments.days.trials import SYSTEMS, run_case, summarise_days
 from tests.lab.claims.made_days import a_case_of_rows
 
 DAYS = (*MADE, *list_recorded())
@@ -37,7 +36,7 @@ def test_the_days_have_the_shapes_that_are_asked_for():
 
 @pytest.mark.parametrize("capacity", CAPACITIES)
 def test_the_oracle_holds_as_much_at_every_peak(capacity):
-    experiment = make_experiment(Case("cars", capacity, dies=True))
+    experiment = make_experiment(DayCase("cars", capacity, dies=True))
     least = least_instances(experiment)[:, -1]
     assert (least.max(), least[0]) == (PEAK_SIZE, experiment.initial[-1])
     assert experiment.scenario.failures and experiment.scenario.scaling.warm_up == 10
@@ -51,7 +50,7 @@ def test_the_whole_has_every_condition_and_quick_is_a_part_of_the_days():
 
 
 def test_a_case_has_a_row_for_every_system_with_the_bound_beside_it():
-    case = Case("cars", "linear")
+    case = DayCase("cars", "linear")
     whole = make_experiment(case)
     rows = run_case(case, replace(whole, offered=whole.offered[:1200]))
     assert [row["system"] for row in rows] == ["causal-bound", "fixed peak", *SYSTEMS]

@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 from penstock.pipeline import files, kafka
 from penstock.pipeline.batches import BatchDone, InstanceWork
 from penstock.pipeline.fusing import find_chains
-from penstock_lab.experiments.image_triggers import (
+from penstock_lab.experiments.images.triggers import (
     WIDTH,
-    Camera,
     build_pipeline,
     describe_method,
     halve_image,
+    make_camera,
     make_image,
     make_row,
     recognise,
@@ -48,7 +48,7 @@ def test_resize_and_recognise_may_be_fused_and_the_images_are_shared_with_the_st
 
 
 def test_the_camera_sends_every_image_once_and_whole(tmp_path):
-    camera = Camera(np.linspace(0.0, 0.05, 5), lambda number, image: send_file(tmp_path, number, image))
+    camera = make_camera(np.linspace(0.0, 0.05, 5), lambda number, image: send_file(tmp_path, number, image))
     camera.start()
     camera.join(timeout=20)
     tables = [pq.read_table(file).to_pylist()[0] for file in sorted(tmp_path.glob("[0-9]*.parquet"))]

@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock_lab.claims.pulsar import judge_ratio
-from penstock_lab.experiments.images import (
-    Camera,
+from penstock_lab.experiments.images.policies import (
     ImagesSeen,
     build_pipeline,
     count_seconds_over,
     describe_method,
     draw_arrivals,
+    make_camera,
     make_row,
     read_recognised,
     serve_paced,
@@ -32,7 +32,7 @@ def test_arrivals_have_each_stretch_s_rate_and_exponential_gaps():
 
 
 def test_the_camera_writes_every_image_once(tmp_path):
-    camera = Camera(tmp_path / "images", np.linspace(0.0, 0.9, 30))
+    camera = make_camera(tmp_path / "images", np.linspace(0.0, 0.9, 30))
     camera.start()
     camera.join(timeout=20)
     tables = [pq.read_table(file) for file in sorted((tmp_path / "images").glob("[0-9]*.parquet"))]
@@ -41,14 +41,14 @@ def test_the_camera_writes_every_image_once(tmp_path):
 
 
 def test_a_camera_that_is_stopped_takes_no_more_images(tmp_path):
-    camera = Camera(tmp_path / "images", np.array([0.0] * 3 + [60.0]))
+    camera = make_camera(tmp_path / "images", np.array([0.0] * 3 + [60.0]))
     camera.start()
     camera.stop()
     assert not camera.is_alive() and len(list((tmp_path / "images").iterdir())) <= 1
 
 
 def test_a_camera_that_was_never_started_can_be_stopped(tmp_path):
-    camera = Camera(tmp_path / "images", np.zeros(1))
+    camera = make_camera(tmp_path / "images", np.zeros(1))
     camera.stop()
     assert not camera.is_alive() and not list(tmp_path.rglob("*.parquet"))
 

@@ -1,4 +1,4 @@
-"""What is timed is real work, and the reports have the fields that scripts rely on."""
+"""The timed work is real, and the reports have the fields that scripts rely on."""
 
 from __future__ import annotations
 

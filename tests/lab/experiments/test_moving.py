@@ -8,7 +8,8 @@ import pytest
 from penstock.dataflow.moves import Bin
 from penstock.migrate.bins import BinState, StateView, Worker
 from penstock_lab.claims.megaphone import judge_key_count, judge_targets
-from penstock_lab.experiments.moving import (
+from penstock_lab.experiments.moving.key_count import Moves, summarise, summarise_phases
+from penstock_lab.experiments.moving.queries import (
     ALL_AT_ONCE,
     BATCHED,
     FLUID,
@@ -16,7 +17,6 @@ from penstock_lab.experiments.moving import (
     choose_quarter,
     choose_thirds,
 )
-from penstock_lab.experiments.moving_key_count import Moves, summarise, summarise_phases
 from penstock_lab.ground.processes import MemorySampler, resident_bytes
 from penstock_lab.report.page import write_charts
 from tests.lab.made_up import a_phase

@@ -17,7 +17,7 @@ from penstock_lab.experiments.simulator import (
     measure_change,
     measure_fixed_cost,
 )
-from penstock_lab.experiments.word_count import ClusterRun
+from penstock_lab.experiments.word_count.query import ClusterRun
 
 
 def test_the_day_has_its_seconds_and_operators_and_the_policy_acts():

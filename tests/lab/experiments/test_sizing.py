@@ -1,4 +1,4 @@
-"""What the benchmark of sizing counts: the least that does, stalls, decreases that were undone, losses."""
+"""Counts of the sizing benchmark: the least that does, stalls, decreases that were undone, losses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pytest
 from penstock.dataflow.window import ExecutorUse
 from penstock.decide.outcome import Status
 from penstock_lab.claims.sage import judge
-from penstock_lab.experiments.sizing import CASES, OVER, describe_sizes, make_row, name_job, summarise
-from penstock_lab.experiments.sizing_job import CASES as JOBS
-from penstock_lab.experiments.sizing_trials import (
+from penstock_lab.experiments.sizing.job import CASES as JOBS
+from penstock_lab.experiments.sizing.search import (
     NONE_FITS,
     SAMPLES,
     HeapTrial,
@@ -23,6 +22,7 @@ from penstock_lab.experiments.sizing_trials import (
     read_batches,
     search_heap,
 )
+from penstock_lab.experiments.sizing.trials import CASES, OVER, describe_sizes, make_row, name_job, summarise
 from tests.lab import made_up
 
 MIB = 1024.0**2

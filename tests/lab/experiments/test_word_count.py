@@ -8,7 +8,7 @@ from penstock.dataflow.window import EXECUTORS
 from penstock_lab.claims.ds2.word_count import PUBLISHED
 from penstock_lab.claims.ds2.word_count import judge_targets as targets
 from penstock_lab.experiments.batches import BatchSeen, SlotsSeen
-from penstock_lab.experiments.word_count import (
+from penstock_lab.experiments.word_count.query import (
     DS2,
     DYNAMIC_ALLOCATION,
     HIGH_RATE,

@@ -1,7 +1,7 @@
 """The rows and targets of the benchmark, from what was seen, without a cluster."""
 
 from penstock_lab.claims.ds2.functions import judge_targets
-from penstock_lab.experiments.word_count_functions import (
+from penstock_lab.experiments.word_count.functions import (
     NEEDED,
     OPTIMAL,
     Sample,

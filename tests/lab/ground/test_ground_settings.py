@@ -1,4 +1,4 @@
-"""What a proving ground gives to drivers, and what it refuses before anything starts."""
+"""Settings that a proving ground gives to drivers, and those it refuses before anything starts."""
 
 import os
 import re

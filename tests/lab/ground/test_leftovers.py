@@ -1,4 +1,4 @@
-"""What dead owners leave behind is told from what belongs to the living, and removed."""
+"""Groups and directories of dead owners are removed; those of living ones stay."""
 
 import os
 import signal

@@ -12,7 +12,7 @@ SHAPE = ClusterShape(3, 2, conf={"a": "1"})
 
 
 class Session:
-    """What is kept: its settings, and a query that may be running."""
+    """A session that only keeps its settings and a query that may be running."""
 
     def __init__(self, **settings):
         self.settings = dict(settings)

@@ -23,7 +23,7 @@ from penstock_lab.jobs.places import RunPlace
 
 FOREIGN = {"numpy", "pandas", "pyspark"}
 SHARED = SCRIPTS / "streaming_app.py"
-"""What the scripts import as a sibling of theirs."""
+"""The sibling that the scripts import."""
 PLACE = RunPlace(Path("run") / "first", "127.0.0.1:9092", "127.0.0.1:80")
 
 

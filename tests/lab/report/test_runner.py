@@ -15,10 +15,10 @@ from penstock_lab.report.counts import count_claims, count_verdicts
 from penstock_lab.report.page import PAPERS, build_page, format_figure, plot_chart
 from penstock_lab.report.runner import (
     UNMEASURED,
+    KeptOutcomes,
     PartOutcome,
     PartStatus,
     ReportPart,
-    State,
     describe_machine,
     run_parts,
     tell_date,
@@ -51,7 +51,7 @@ def judge(measured):
 
 @pytest.fixture
 def state(tmp_path):
-    return State(tmp_path / "evidence" / "state.json")
+    return KeptOutcomes(tmp_path / "evidence" / "state.json")
 
 
 def a_part(name, work, **more):
@@ -233,7 +233,7 @@ def test_a_place_that_cannot_be_written_is_known_before_any_part_runs(tmp_path, 
     (tmp_path / "state.json").mkdir()
     work = Counting()
     with pytest.raises(PenstockError, match=rf"state\.json: .*{said}"):
-        run([a_part("one", work)], State(tmp_path / place / "state.json"))
+        run([a_part("one", work)], KeptOutcomes(tmp_path / place / "state.json"))
     assert work.runs == []
 
 
@@ -354,7 +354,7 @@ def test_a_case_that_failed_is_a_claim_and_a_part_without_any_case_has_failed(st
     *_, failed = partly.result.claims
     assert (failed.verdict, failed.why) == (Verdict.NOT_MET, lost)
     assert partly.result.notes == ["a note"]
-    (nothing,), _ = run([part([])], State(state.path.with_name("other.json")))
+    (nothing,), _ = run([part([])], KeptOutcomes(state.path.with_name("other.json")))
     assert nothing.status is PartStatus.FAILED and lost in nothing.reason
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import BadInput
-from penstock_lab.workloads.nexmark import COLUMNS, FIRST_ID, Nexmark
-from penstock_lab.workloads.nexmark_streams import (
+from penstock_lab.workloads.nexmark.events import COLUMNS, FIRST_ID, Nexmark
+from penstock_lab.workloads.nexmark.streams import (
     NexmarkSource,
     produce,
     write_files,

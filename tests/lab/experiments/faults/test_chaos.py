@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock_lab.experiments.faults.chaos import KINDS, TAIL_SECONDS, Held, find_growth, plan_chaos
+from penstock_lab.experiments.faults.chaos import KINDS, TAIL_SECONDS, DriverUse, find_growth, plan_chaos
 
 
 def test_a_seed_gives_the_same_faults_at_the_same_moments():
@@ -14,9 +14,9 @@ def test_a_seed_gives_the_same_faults_at_the_same_moments():
     assert 2 <= len(plan_chaos(7, 180.0)) <= 6
 
 
-def held(run: int, step: int, **growth: float) -> Held:
+def held(run: int, step: int, **growth: float) -> DriverUse:
     figures = {"memory_mb": 400.0, "descriptors": 100.0, "threads": 40.0}
-    return Held(run, **{name: value + growth.get(name, 0.0) * step for name, value in figures.items()})
+    return DriverUse(run, **{name: value + growth.get(name, 0.0) * step for name, value in figures.items()})
 
 
 def test_what_stays_or_varies_has_not_grown():

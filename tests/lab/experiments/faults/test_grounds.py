@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ActionFailed, JournalUnavailable
+from penstock_lab.experiments.faults.ground import LoopDisk
 from penstock_lab.experiments.faults.journals import open_place
-from penstock_lab.experiments.faults.loop_disk import LoopDisk
 from penstock_lab.experiments.faults.matrix import FILE_FAULTS
 from penstock_lab.experiments.faults.network import OwnNetwork
 

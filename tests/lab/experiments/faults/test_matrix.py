@@ -8,14 +8,15 @@ import pytest
 
 from penstock.errors import ActionFailed, BadInput
 from penstock_lab.experiments.faults import trials
-from penstock_lab.experiments.faults.kept import KeptCells
-from penstock_lab.experiments.faults.matrix import FAULTS, PARTS, REASONS, Cell, list_cells
+from penstock_lab.experiments.faults.matrix import FAULTS, PARTS, REASONS, FaultCell, list_cells
 from penstock_lab.experiments.faults.rows import make_empty_row
+from penstock_lab.experiments.faults.trials import KeptCells
 from penstock_lab.experiments.faults.virtual import choose_moments, find_recovery, try_world
-from penstock_lab.experiments.faults.worlds import GrowingWorld, MovingWorld
+from penstock_lab.experiments.faults.worlds.moving import MovingWorld
+from penstock_lab.experiments.faults.worlds.world import GrowingWorld
 from tests.lab.claims.test_faults import a_row
 
-AWAY = Cell("journal away", "loop")
+AWAY = FaultCell("journal away", "loop")
 
 
 def test_every_fault_meets_every_part_once():
@@ -26,8 +27,8 @@ def test_every_fault_meets_every_part_once():
 
 
 @pytest.mark.parametrize("cell", [cell for cell in list_cells() if not cell.cannot_occur], ids=str)
-def test_every_cell_that_can_occur_has_a_trial(cell: Cell):
-    assert callable(trials.Trials(quick=True, on_ground=make_empty_row)._choose(cell))
+def test_every_cell_that_can_occur_has_a_trial(cell: FaultCell):
+    assert callable(trials.CellTrials(quick=True, on_ground=make_empty_row)._choose(cell))
 
 
 def test_a_quick_run_needs_neither_spark_nor_a_server_and_takes_less_than_ten_minutes():
@@ -68,7 +69,7 @@ class Harmed(MovingWorld):
 )
 def test_a_trial_sees_the_harm_that_a_fault_does(harm: str, wrong: set[str]):
     harmed = type("Harm", (Harmed,), {"harm": harm})
-    row = try_world(Cell("controller slow", "migration"), harmed, moments=1)
+    row = try_world(FaultCell("controller slow", "migration"), harmed, moments=1)
     calm = {"output_equal": True, "actions_doubled": 0, "actions_lost": 0, "job_alive": True}
     assert {name for name, value in calm.items() if bool(row[name]) != bool(value)} == wrong
 
@@ -85,7 +86,7 @@ class Stuck(GrowingWorld):
 
 
 def test_a_trial_sees_that_the_right_size_never_comes():
-    row = try_world(Cell("controller hung", "loop"), Stuck, moments=2)
+    row = try_world(FaultCell("controller hung", "loop"), Stuck, moments=2)
     assert row["seconds_to_recover"] is None
 
 
@@ -101,12 +102,12 @@ def test_faults_begin_while_an_action_is_under_way_and_just_before_it():
 
 
 def test_a_trial_that_cannot_run_is_told_and_tried_again(tmp_path: Path):
-    def refuse(cell: Cell) -> dict[str, object]:
+    def refuse(cell: FaultCell) -> dict[str, object]:
         raise ActionFailed("mount: permission denied")
 
     kept, said = KeptCells(tmp_path / "cells.jsonl"), []
-    cell = Cell("executor killed", "loop")
-    (row,) = trials.run_cells([cell], trials.Trials(False, refuse), kept, said.append)
+    cell = FaultCell("executor killed", "loop")
+    (row,) = trials.run_cells([cell], trials.CellTrials(False, refuse), kept, said.append)
     assert row["failure"] == "ActionFailed: mount: permission denied" and kept.find(cell) is None
     assert "executor killed, loop" in said[0]
 
@@ -118,7 +119,7 @@ def test_what_was_tried_is_kept_and_not_tried_again(tmp_path: Path):
     with path.open("ab") as file:
         file.write(b'{"fault": "broken o')
     again = KeptCells(path)
-    rows = trials.run_cells([AWAY], trials.Trials(False), again, said.append)
+    rows = trials.run_cells([AWAY], trials.CellTrials(False), again, said.append)
     assert rows == [a_row()] and said == []
     again.forget()
     assert KeptCells(path).find(AWAY) is None

@@ -1,4 +1,4 @@
-"""What trials with real processes conclude from what was written: each wrong thing is seen."""
+"""Trials with real processes see every wrong thing in what was written."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from penstock.decide.policy import ExpectedEffect, Resize
 from penstock.decide.verdict import Accepted
 from penstock.fleet.places import FleetDirectory
-from penstock_lab.experiments.faults.counting_driver import AFTER, BEFORE, KEY
 from penstock_lab.experiments.faults.journals import FilePlace, JournalPlace, SmallDisk
-from penstock_lab.experiments.faults.pipeline_job import NUMBERS, SQUARES, put_numbers, read_numbers
-from penstock_lab.experiments.faults.regimes import FleetRegime, describe_member, hungry
-from penstock_lab.experiments.faults.supervised import Supervised
+from penstock_lab.experiments.faults.regimes.fleet import FleetRegime, describe_member, list_hungry
+from penstock_lab.experiments.faults.regimes.pipeline_job import NUMBERS, SQUARES, put_numbers, read_numbers
+from penstock_lab.experiments.faults.supervised.driver import AFTER, BEFORE, KEY
+from penstock_lab.experiments.faults.supervised.trial import Supervised
 from tests.fleet.agents import a_table
 from tests.fleet.test_round import SETTINGS, empty_state, play_round, tabulate_decisions
 
@@ -89,12 +89,12 @@ def a_fleet(tmp_path: Path, *rounds: set[str]) -> FleetRegime:
 
 
 def test_a_fleet_decides_once_for_each_member_that_needs_it(tmp_path: Path):
-    both = hungry("first"), hungry("second")
+    both = list_hungry("first"), list_hungry("second")
     right = a_fleet(tmp_path / "right", *both)
     assert right.finish() and right.effects().doubled == 0
     twice = a_fleet(tmp_path / "twice", *both, {"first-0"})
     assert not twice.finish() and twice.effects().doubled == 1
-    assert not a_fleet(tmp_path / "few", hungry("first")).finish()
+    assert not a_fleet(tmp_path / "few", list_hungry("first")).finish()
     assert not a_fleet(tmp_path / "foreign", *both, {"first-1"}).finish()
 
 

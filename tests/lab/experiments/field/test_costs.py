@@ -1,4 +1,4 @@
-"""What a record costs, fitted from the batches of a run of a fixed size."""
+"""The cost of a record is fitted from the batches of a run of a fixed size."""
 
 from __future__ import annotations
 

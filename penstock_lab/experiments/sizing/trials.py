@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.settings.model import load_settings
-from penstock_lab.experiments import sizing_job
 from penstock_lab.experiments.measurement import (
     Extent,
     Measurement,
@@ -23,7 +22,8 @@ from penstock_lab.experiments.measurement import (
     Row,
     tell_settings,
 )
-from penstock_lab.experiments.sizing_trials import (
+from penstock_lab.experiments.sizing import job
+from penstock_lab.experiments.sizing.search import (
     CORES_KEY,
     INTERVAL,
     MEMORY_KEYS,
@@ -164,7 +164,7 @@ def make_row(case: SizingCase, start: str, sized: SizedJob, optimum: Optimum) ->
 
 def name_job(case: str, place: Path) -> list[str]:
     """Return the job's script with its arguments."""
-    return [str(Path(sizing_job.__file__)), case, str(place)]
+    return [str(Path(job.__file__)), case, str(place)]
 
 
 def make_conf() -> dict[str, str]:

@@ -200,7 +200,7 @@ NAMES = pa.array([f"{first} {last}" for first in _FIRST_NAMES for last in _LAST_
 _ADJECTIVES = ("old", "new", "rare", "signed", "broken", "gilded", "plain", "heavy")
 _NOUNS = ("clock", "chair", "map", "radio", "vase", "bicycle", "camera", "violin", "stamp", "lamp")
 TITLES = pa.array([f"{adjective} {noun}" for adjective in _ADJECTIVES for noun in _NOUNS])
-"""What is up for auction."""
+"""Names of items up for auction."""
 
 
 @cache

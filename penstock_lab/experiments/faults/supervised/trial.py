@@ -17,7 +17,6 @@ from typing import Any
 import psutil
 
 from penstock.errors import ActionFailed
-from penstock_lab.experiments.faults.counting_driver import AFTER, ASKS_EVERY
 from penstock_lab.experiments.faults.disturbances import DRIFT, HOUR
 from penstock_lab.experiments.faults.journals import JournalPlace, open_place
 from penstock_lab.experiments.faults.matrix import (
@@ -26,10 +25,11 @@ from penstock_lab.experiments.faults.matrix import (
     SUPERVISOR_KILLED,
     TWO_CONTROLLERS,
     TWO_DRIVERS,
-    Cell,
+    FaultCell,
 )
 from penstock_lab.experiments.faults.rows import Effects, Shown, make_row
-from penstock_lab.experiments.faults.supervised_process import REFUSED
+from penstock_lab.experiments.faults.supervised.driver import AFTER, ASKS_EVERY
+from penstock_lab.experiments.faults.supervised.process import REFUSED
 from penstock_lab.experiments.measurement import Row
 
 BATCHES = 200
@@ -52,7 +52,7 @@ class Supervised:
 
     def start(self, **changes: Any) -> subprocess.Popen[bytes]:
         """Start a supervisor."""
-        module = "penstock_lab.experiments.faults.supervised_process"
+        module = "penstock_lab.experiments.faults.supervised.process"
         plan = json.dumps({**self._plan, **changes})
         command = [sys.executable, "-m", module, str(self.directory), self._place.address, plan]
         with (self.directory / "log").open("ab") as log:
@@ -110,7 +110,7 @@ class Supervised:
 Strike = Callable[[Supervised, subprocess.Popen[bytes], JournalPlace], None]
 
 
-def try_restart(cell: Cell, runs: int = 2) -> Row:
+def try_restart(cell: FaultCell, runs: int = 2) -> Row:
     """Run a supervised job undisturbed, and disturbed around its restart."""
     calm = run_supervised("", _do_nothing, 0)
     if cell.fault == SUPERVISOR_KILLED:

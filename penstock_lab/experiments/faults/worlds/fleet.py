@@ -27,7 +27,7 @@ from penstock.settings.model import Settings
 from penstock_lab.experiments.faults.disturbances import Disturbance
 from penstock_lab.experiments.faults.matrix import HUNG, INPUT_FAULTS, TWO_CONTROLLERS, TWO_DRIVERS
 from penstock_lab.experiments.faults.rows import Effects
-from penstock_lab.experiments.faults.worlds import INTERVAL, GrowingWorld
+from penstock_lab.experiments.faults.worlds.world import INTERVAL, GrowingWorld
 
 KEY = FleetKey(bytes(range(32)))
 NAMES = ("job-1", "job-2", "job-3")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +26,7 @@ from pyspark.sql import SparkSession
 from penstock.pipeline import Pipeline, files, kafka
 from penstock.pipeline.batches import BatchDone, measure_latency
 from penstock.pipeline.topics import Location
-from penstock_lab.experiments.images import TARGET_SECONDS, draw_arrivals
+from penstock_lab.experiments.images.policies import TARGET_SECONDS, Camera, draw_arrivals
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row, tell_row, tell_settings
 from penstock_lab.experiments.spark_query import note_failure
 from penstock_lab.experiments.splitting import add_connector, start_broker
@@ -81,7 +80,7 @@ def run_case(
         checkpoints = str(root / "checkpoints")
         period = f"{trigger * 1000:.0f}ms"
         handle = build_pipeline(place).run(spark, settings=settings, checkpoints=checkpoints, trigger=period)
-        camera = Camera(draw_arrivals((RATE,), SETTLE_SECONDS + seconds), send)
+        camera = make_camera(draw_arrivals((RATE,), SETTLE_SECONDS + seconds), send)
         seen: dict[int, BatchDone] = {}
         try:
             camera.start()
@@ -135,26 +134,9 @@ def send_file(folder: Path, number: int, image: NDArray[np.uint8]) -> None:
     hidden.rename(folder / f"{number:09d}.parquet")
 
 
-class Camera(threading.Thread):
-    """Sends an image at each of some moments."""
-
-    def __init__(self, moments: NDArray[np.float64], send: Callable[[int, NDArray[np.uint8]], None]) -> None:
-        super().__init__(name="camera", daemon=True)
-        self._moments, self._send, self._ended = moments, send, threading.Event()
-
-    def run(self) -> None:
-        """Send until the last image, or until stopped."""
-        origin = time.time()
-        for number, moment in enumerate(self._moments.tolist()):
-            if self._ended.wait(max(0.0, origin + moment - time.time())):
-                return
-            self._send(number, make_image(number))
-
-    def stop(self) -> None:
-        """End before the last image."""
-        self._ended.set()
-        if self.ident is not None:
-            self.join(timeout=5)
+def make_camera(moments: NDArray[np.float64], send: Callable[[int, NDArray[np.uint8]], None]) -> Camera:
+    """Make a camera that sends an image at each of these moments."""
+    return Camera(moments, lambda number, _: send(number, make_image(number)))
 
 
 def make_image(number: int) -> NDArray[np.uint8]:

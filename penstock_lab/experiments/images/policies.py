@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,22 +150,25 @@ def serve_paced(mean_seconds: float) -> Callable[[pa.RecordBatch], pa.RecordBatc
 
 
 class Camera(threading.Thread):
-    """Writes images into their topic as they arrive, a few in a file, as another program would."""
+    """Sends images as they arrive, some at a time, as another program would.
 
-    def __init__(self, topic: Path, moments: Floats) -> None:
+    `send` gets the number of the first image and the moments at which these arrived.
+    """
+
+    def __init__(self, moments: Floats, send: Callable[[int, Floats], None], at_a_time: int = 1) -> None:
         super().__init__(name="camera", daemon=True)
-        topic.mkdir(parents=True, exist_ok=True)
         self.origin = time.time()
-        self._topic, self._moments, self._ended = topic, moments, threading.Event()
+        self._moments, self._send, self._at_a_time = moments, send, at_a_time
+        self._ended = threading.Event()
 
     def run(self) -> None:
-        """Write until the last image, or until stopped."""
+        """Send until the last image, or until stopped."""
         self.origin = time.time()
-        for first in range(0, len(self._moments), IMAGES_PER_FILE):
-            moments = self.origin + self._moments[first : first + IMAGES_PER_FILE]
+        for first in range(0, len(self._moments), self._at_a_time):
+            moments = self.origin + self._moments[first : first + self._at_a_time]
             if self._ended.wait(max(0.0, moments[-1] - time.time())):
                 return
-            self._write_file(first, moments)
+            self._send(first, moments)
 
     def stop(self) -> None:
         """End before the last image."""
@@ -172,12 +176,19 @@ class Camera(threading.Thread):
         if self.ident is not None:
             self.join(timeout=5)
 
-    def _write_file(self, first: int, arrived: Floats) -> None:
-        """Write a hidden file first: readers must not see half of one."""
-        numbers = pa.array(range(first, first + len(arrived)), pa.int64())
-        hidden = self._topic / f".{first}.parquet"
-        pq.write_table(pa.table({"number": numbers, "arrived": arrived}), hidden)
-        hidden.rename(self._topic / f"{first:09d}.parquet")
+
+def make_camera(topic: Path, moments: Floats) -> Camera:
+    """Make a camera that writes images into their topic, a few in a file."""
+    topic.mkdir(parents=True, exist_ok=True)
+    return Camera(moments, partial(_write_file, topic), IMAGES_PER_FILE)
+
+
+def _write_file(topic: Path, first: int, arrived: Floats) -> None:
+    """Write a hidden file first: readers must not see half of one."""
+    numbers = pa.array(range(first, first + len(arrived)), pa.int64())
+    hidden = topic / f".{first}.parquet"
+    pq.write_table(pa.table({"number": numbers, "arrived": arrived}), hidden)
+    hidden.rename(topic / f"{first:09d}.parquet")
 
 
 def run_policy(spark: Any, policy: str, rates: Sequence[float], seconds_each: float) -> ImagesSeen:
@@ -185,7 +196,7 @@ def run_policy(spark: Any, policy: str, rates: Sequence[float], seconds_each: fl
     with scratch_directory() as scratch:
         topics, moments = scratch / "topics", draw_arrivals(rates, seconds_each)
         settings = {**SETTINGS, "journal": str(scratch / "journal.db")}
-        camera = Camera(topics / "images", moments)
+        camera = make_camera(topics / "images", moments)
         handle = build_pipeline(topics).run(spark, policy=policy, settings=settings, trigger=TRIGGER)
         try:
             camera.start()

@@ -1,6 +1,6 @@
 """A supervisor in a process of its own, over a driver that counts.
 
-    python -m penstock_lab.experiments.faults.supervised_process DIRECTORY JOURNAL PLAN
+    python -m penstock_lab.experiments.faults.supervised.process DIRECTORY JOURNAL PLAN
 
 The plan may kill it before one of its instructions. The wall clock follows the file `clock` in the directory.
 """
@@ -58,7 +58,7 @@ class MortalSupervisor(Supervisor):
 def main() -> int:
     """Supervise, and write down how many instructions that took."""
     directory, plan = Path(sys.argv[1]), json.loads(sys.argv[3])
-    counting = [sys.executable, "-m", "penstock_lab.experiments.faults.counting_driver"]
+    counting = [sys.executable, "-m", "penstock_lab.experiments.faults.supervised.driver"]
 
     def command(settings: Mapping[str, str]) -> list[str]:
         return [*counting, json.dumps(dict(settings)), str(directory), json.dumps(plan)]

@@ -1,6 +1,6 @@
 """A driver that counts: its output is a file of numbers, which is its checkpoint, too.
 
-    python -m penstock_lab.experiments.faults.counting_driver SETTINGS DIRECTORY PLAN
+    python -m penstock_lab.experiments.faults.supervised.driver SETTINGS DIRECTORY PLAN
 
 It asks for more memory until it has it, as an autopilot does. PLAN names what it says wrongly on the way.
 """

@@ -1,4 +1,4 @@
-"""A streaming job with a known need, run as a script of its own: `sizing_job.py CASE DIRECTORY`.
+"""A streaming job with a known need, run as a script of its own: `job.py CASE DIRECTORY`.
 
 Each case eats one resource: state in the heap, memory of Python workers, native memory of RocksDB, cores, or
 what the collector clears away. The end of each batch is written to `batches` with the executors of that
@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock_lab.experiments.sizing_eaters import burn, hold
+from penstock_lab.experiments.sizing.eaters import burn, hold
 from penstock_lab.ground.spark_cluster import HDFS_STATE, ROCKSDB_STATE, executor_ids
 
 ROWS = {"heap": 40_000, "rocksdb": 40_000}

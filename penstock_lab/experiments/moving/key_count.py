@@ -25,7 +25,7 @@ from penstock.migrate.spark_repartition import repartition_checkpoint
 from penstock.migrate.spark_views import SparkViews
 from penstock_lab.experiments.batches import BatchSeen
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
-from penstock_lab.experiments.moving import (
+from penstock_lab.experiments.moving.queries import (
     ALL_AT_ONCE,
     BATCHED,
     CONF,

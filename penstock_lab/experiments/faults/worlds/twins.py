@@ -11,7 +11,7 @@ from penstock.runtime.loop import Loop, LoopSettings
 from penstock.runtime.ports import Ports
 from penstock_lab.experiments.faults.disturbances import Disturbance
 from penstock_lab.experiments.faults.rows import Effects
-from penstock_lab.experiments.faults.worlds import Hand, Memory, PipelineWorld, World
+from penstock_lab.experiments.faults.worlds.world import Hand, Memory, PipelineWorld, World
 
 LEASE_SECONDS = 30.0
 

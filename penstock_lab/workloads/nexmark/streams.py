@@ -15,7 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from penstock.errors import BadInput
-from penstock_lab.workloads.nexmark import AUCTIONS_A_ROUND, COLUMNS, EVENTS_A_ROUND, Nexmark, write_schema
+from penstock_lab.workloads.nexmark.events import (
+    AUCTIONS_A_ROUND,
+    COLUMNS,
+    EVENTS_A_ROUND,
+    Nexmark,
+    write_schema,
+)
 from penstock_lab.workloads.outlets import TopicWriter, dump_json, write_batch
 from penstock_lab.workloads.paced import pace_batches
 from penstock_lab.workloads.source import Content, LoadOptions, LoadSource, read_number

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from penstock.errors import BadInput
-from penstock_lab.workloads.nexmark_streams import Streams
+from penstock_lab.workloads.nexmark.streams import Streams
 
 EUROS_A_DOLLAR = 0.908
 EVERY_AUCTION = 123

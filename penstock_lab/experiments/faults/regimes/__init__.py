@@ -1,0 +1,1 @@
+"""The parts as their users run them on the proving ground."""

@@ -1,0 +1,1 @@
+"""Applications in virtual time that a real loop steers."""

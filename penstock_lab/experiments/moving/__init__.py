@@ -1,0 +1,1 @@
+"""State that moves while a query runs: the key-count, and Nexmark queries."""

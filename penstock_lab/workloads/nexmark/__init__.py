@@ -1,0 +1,1 @@
+"""Nexmark: its events, its streams and its queries."""
