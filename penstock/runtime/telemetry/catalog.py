@@ -164,7 +164,8 @@ METRICS = (
            "The time in which as many records are offered as the backlog has.",
            _read_waiting_seconds, ("query",), BACKLOG),
     Metric("penstock_query_behind", "gauge", FLAG,
-           "1 while batches take longer than their period, or the backlog exceeds one period's records.",
+           "1 while batches take over 5 % longer than their period, or the backlog exceeds one period's "
+           "records.",
            _of_queries("behind"), ("query",), HEALTH),
     Metric("penstock_batch_seconds", "gauge", "seconds", "The median time of the last window's batches.",
            _of_queries("batch_seconds"), ("query",), BATCHES),
