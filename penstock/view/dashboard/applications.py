@@ -1,4 +1,4 @@
-"""The page of all applications: those that run, live, and those that ran."""
+"""All applications: the page of those that run, live, and that ran, and their metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from penstock.runtime.telemetry.exposition import CONTENT_TYPE, expose
 from penstock.view.dashboard import application
 from penstock.view.dashboard.history import FormerRow
 from penstock.view.dashboard.pages import Dashboard, Page, dashboard_of, show_page
@@ -56,4 +57,12 @@ def render_former(rows: tuple[FormerRow, ...]) -> Markup:
     return render_markup("dashboard/former.html.j2", rows=rows, address=application.PAGE.address)
 
 
+async def show_metrics(request: Request) -> Response:
+    """Write the metrics of all applications as they stand now; one that has ended has none."""
+    seen = await dashboard_of(request).applications.look()
+    statuses = [one.status for one in seen if one.status and not one.ended]
+    return Response(await run_in_threadpool(expose, statuses), headers={"content-type": CONTENT_TYPE})
+
+
 PAGE = Page("applications", "Applications", "/", (Route("/", show), Route("/events/applications", stream)))
+METRICS = Page("metrics", "", "/metrics", (Route("/metrics", show_metrics),))
