@@ -58,7 +58,7 @@ class Usage:
         return Usage(self.seconds + lasted, self.slot_seconds + lasted * slots, first, peak)
 
 
-class Timeline:
+class RecentTimeline:
     """Written by the loop's thread, read by any; with a length of 0 it keeps nothing and costs nothing."""
 
     def __init__(self, length: int = 500) -> None:

@@ -18,14 +18,14 @@ MOST_SERIES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution:
+class Histogram:
     """Counts by upper bound, each with all below it, the last bound infinite; and the sum of the values."""
 
     counts: tuple[tuple[float, float], ...]
     total: float
 
 
-Reading = tuple[tuple[str, ...], float | Distribution]
+Reading = tuple[tuple[str, ...], float | Histogram]
 """The values of a metric's own labels, and its value."""
 
 
@@ -138,7 +138,7 @@ def _read_action_seconds(status: Status) -> Iterator[Reading]:
         below = [sum(known[: at + 1]) for at in range(len(known))]
         limits = [*(number(bound) or 0.0 for bound in bounds), math.inf]
         counted = tuple(zip(limits, below, strict=True))
-        yield (str(one.get("kind")),), Distribution(counted, number(one.get("sum")) or 0.0)
+        yield (str(one.get("kind")),), Histogram(counted, number(one.get("sum")) or 0.0)
 
 
 def _read_info(status: Status) -> Iterator[Reading]:

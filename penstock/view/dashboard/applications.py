@@ -14,7 +14,7 @@ from penstock.runtime.telemetry.exposition import CONTENT_TYPE, expose
 from penstock.view.dashboard import application
 from penstock.view.dashboard.history import FormerRow
 from penstock.view.dashboard.pages import Dashboard, Page, dashboard_of, show_page
-from penstock.view.dashboard.standing import Row, make_row
+from penstock.view.dashboard.standing import ApplicationRow, make_row
 from penstock.view.dashboard.streaming import stream_parts
 from penstock.view.frame import render_markup
 
@@ -46,7 +46,7 @@ async def render_parts(shared: Dashboard) -> dict[str, Markup]:
 
 
 @lru_cache(maxsize=4)
-def render_running(rows: tuple[Row, ...]) -> Markup:
+def render_running(rows: tuple[ApplicationRow, ...]) -> Markup:
     """Render the table of applications that run, or ran while they were watched."""
     return render_markup("dashboard/running.html.j2", rows=rows)
 

@@ -52,7 +52,7 @@ class Seen:
         return str(self.status.get("name") or self.application)
 
 
-class Board:
+class SocketBoard:
     """What was seen last, and the rounds in which it is asked for; used from one event loop."""
 
     def __init__(

@@ -14,7 +14,7 @@ from penstock.errors import PenstockError
 from penstock.view import figures
 from penstock.view.dashboard.application import PATH as APPLICATION
 from penstock.view.dashboard.application import find_application
-from penstock.view.dashboard.board import Board
+from penstock.view.dashboard.board import SocketBoard
 from penstock.view.dashboard.pages import Page, dashboard_of, show_page
 from penstock.view.dashboard.streaming import stream_parts
 from penstock.view.frame import render_markup
@@ -50,7 +50,7 @@ async def stream(request: Request) -> Response:
     return stream_parts(board, make)
 
 
-async def _render(board: Board, key: str) -> Markup:
+async def _render(board: SocketBoard, key: str) -> Markup:
     try:
         sizing = (await board.ask(key, "sizing"))["sizing"]
     except PenstockError as error:

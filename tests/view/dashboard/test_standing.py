@@ -10,7 +10,7 @@ from penstock.dataflow.window import SlotQuery
 from penstock.runtime.pace import describe_pace
 from penstock.runtime.status import summarise_timeline
 from penstock.runtime.telemetry.catalog import BY_NAME
-from penstock.runtime.timeline import Timeline
+from penstock.runtime.timeline import RecentTimeline
 from penstock.view.dashboard.board import Seen
 from penstock.view.dashboard.standing import judge_state
 from tests.fakes import a_query, a_window
@@ -19,7 +19,7 @@ BEHIND = BY_NAME["penstock_query_behind"]
 
 
 def status_of(*queries: SlotQuery) -> dict:
-    timeline = Timeline()
+    timeline = RecentTimeline()
     timeline.saw(10.0, a_window(queries=queries), None)
     return summarise_timeline(timeline)
 
