@@ -1,4 +1,4 @@
-"""What a journal tells of one application over a span: what it held, how it kept up, what was changed."""
+"""The report on one application over a span, from its journal: what it held, how it kept up, its changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_ADVICE = 3
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What was held over the observed time, and what the peak size would have been over the same time."""
+    """The size held over the observed time, and the peak size over the same time."""
 
     hours: float
     core_hours: float
@@ -51,7 +51,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class HoldingCost:
-    """What was held and the peak, in money; memory is in it where its price and its size are known."""
+    """The size held and the peak, in money; memory is in it where its price and its size are known."""
 
     held: float
     peak: float

@@ -70,7 +70,7 @@ class RecentTimeline:
         self._name, self._changes = secrets.token_hex(4), 0
         self.usage = Usage()
         self.outlooks: tuple[Outlook, ...] = ()
-        """What other sizes are foreseen from, as of the last proposal that rests on fitted costs."""
+        """The basis for foreseeing other sizes, from the last proposal that rests on fitted costs."""
 
     @property
     def version(self) -> str:

@@ -53,7 +53,7 @@ class Seen:
 
 
 class SocketBoard:
-    """What was seen last, and the rounds in which it is asked for; used from one event loop."""
+    """The last status of each application, and the rounds that ask for it; used from one event loop."""
 
     def __init__(
         self, directory: Path, every: float = EVERY_SECONDS, clock: Callable[[], float] = time.time

@@ -1,4 +1,4 @@
-"""What a page of the dashboard is, and how it reaches what it shows."""
+"""A page of the dashboard, and how it reaches the data that it shows."""
 
 from __future__ import annotations
 

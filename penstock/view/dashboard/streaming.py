@@ -16,7 +16,7 @@ Parts = Mapping[str, Any]
 
 
 class Rounds(Protocol):
-    """What comes back from time to time; `SocketBoard` does, after each look at the applications."""
+    """Something that works in rounds, such as `SocketBoard`, which looks at all applications in each."""
 
     def follow(self) -> AsyncIterator[None]:
         """Come back after each round."""
