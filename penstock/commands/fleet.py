@@ -55,7 +55,7 @@ def run(  # noqa: PLR0913, PLR0917
 
     It runs until it is stopped. While another one decides for the same directory it stands by.
     """
-    from penstock.fleet.budget import ChangeBudget
+    from penstock.fleet.budget import FleetBudget
     from penstock.fleet.places import FleetDirectory
     from penstock.fleet.standby import Standby, make_keeper
 
@@ -86,7 +86,7 @@ def run(  # noqa: PLR0913, PLR0917
                 interval=None if once else f"{seconds} seconds",
                 admission=admission,
                 overrides=FleetOverrides(journal or place.journal, place.overrides),
-                budget=ChangeBudget(place, known.membership.changes_per_hour),
+                budget=FleetBudget(place, known.membership.changes_per_hour),
                 require_lead=standby.require_lead,
                 after_batch=_follow_up(spark, place, topic, journal, admission.key),
             )

@@ -86,7 +86,11 @@ def summarise(query: QueryWindow) -> QuerySummary:
 
 
 def is_behind(query: QuerySummary) -> bool:
-    """Tell whether batches overrun their period, or more than a period's records are backlog."""
+    """Tell whether batches overrun their period, or more than a period's records are backlog.
+
+    Metric, alert, report, dashboard and Spark UI tab all mean this by behind. The manager takes the same
+    overrun for noise, but asks of several windows whether a backlog grows: one that shrinks needs no action.
+    """
     period = query.period_seconds or query.batch_seconds or 0.0
     if query.period_seconds and (query.batch_seconds or 0.0) > OVERRUN * query.period_seconds:
         return True

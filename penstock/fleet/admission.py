@@ -25,7 +25,7 @@ MOST_LINES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What goes with the controller's tasks: the fleet's key if it has one, and how far clocks may differ.
+    """The rules that the controller's tasks carry: the fleet's key, if any, and how far clocks may differ.
 
     `users` are those of the machine that starts the job; tasks may run as another.
     """

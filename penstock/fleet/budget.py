@@ -19,7 +19,7 @@ from penstock.fleet.places import HOUR, FleetDirectory, parse_decision, read_dec
 log = logging.getLogger(__name__)
 
 
-class ChangeBudget:
+class FleetBudget:
     """Lets so many decisions an hour pass; the rest is put off, and decided again when it has run out.
 
     What was spent is read from the decisions themselves, of earlier batches alone: a batch that is done again

@@ -72,7 +72,7 @@ def _parse_count(given: Mapping[str, str], name: str, default: int, most: int) -
 
 @dataclass(frozen=True, slots=True)
 class NameIndex:
-    """What follows from the names alone, which seldom change: their order, teams, and how to search them."""
+    """The order, teams and search index of the names, which seldom change."""
 
     names: pa.Array
     folded: pa.Array

@@ -1,4 +1,4 @@
-"""What operators said of a fleet's applications: in a journal, and in a snapshot that the job's tasks read.
+"""Overrides of a fleet's applications: in a journal, and in a snapshot that the job's tasks read.
 
 `penstock override` writes the journal, as for an application that decides alone. The driver takes a snapshot
 between rounds, so that no task needs the journal; while that is away the last snapshot counts.
@@ -34,7 +34,7 @@ ORDERED_BY = "ordered_by"
 
 
 class Order(NamedTuple):
-    """What was said of one application, as columns keep it; another `force_id` makes another force."""
+    """The overrides of one application, as columns keep them; another `force_id` makes another force."""
 
     pinned: int
     vetoed: int

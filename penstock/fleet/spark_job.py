@@ -21,7 +21,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from penstock.decide.sage.settings import SageSettings
 from penstock.errors import BadInput
 from penstock.fleet.admission import Admission
-from penstock.fleet.budget import ChangeBudget
+from penstock.fleet.budget import FleetBudget
 from penstock.fleet.kafka import translate_for_spark
 from penstock.fleet.overrides import FleetOverrides, read_snapshot
 from penstock.fleet.places import LONGEST_LINE, FleetDirectory, FleetTopic
@@ -56,7 +56,7 @@ def start(  # noqa: PLR0913
     interval: str | None,
     admission: Admission | None = None,
     overrides: FleetOverrides | None = None,
-    budget: ChangeBudget | None = None,
+    budget: FleetBudget | None = None,
     require_lead: Callable[[], None] = lambda: None,
     after_batch: Callable[[int, pa.Table], None] = lambda batch, decisions: None,
 ) -> StreamingQuery:
@@ -84,7 +84,7 @@ def start(  # noqa: PLR0913
     )
     return (
         judged.writeStream.outputMode("update")
-        .foreachBatch(_sink(directory, budget or ChangeBudget(directory), require_lead, after))
+        .foreachBatch(_sink(directory, budget or FleetBudget(directory), require_lead, after))
         .option("checkpointLocation", str(directory.checkpoint.absolute()))
         .queryName("penstock-fleet")
         .trigger(**trigger)
@@ -170,7 +170,7 @@ def _rows(bucket: int, payloads: dict[str, bytes]) -> pd.DataFrame:
 
 def _sink(
     directory: FleetDirectory,
-    budget: ChangeBudget,
+    budget: FleetBudget,
     require_lead: Callable[[], None],
     after_batch: Callable[[int, pa.Table], None],
 ) -> Callable[[DataFrame, int], None]:

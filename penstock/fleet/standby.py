@@ -21,7 +21,7 @@ LEASE_SECONDS = 30.0
 LOOK_SECONDS = 1.0
 
 
-class Job(Protocol):
+class LeaderJob(Protocol):
     """The job that decides, while it runs."""
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
@@ -49,7 +49,7 @@ class Standby:
         if self._keeper.lease is None:
             raise NotLeading("another controller decides for this fleet: nothing is written here")
 
-    def run(self, start: Callable[[], Job], once: bool = False) -> None:
+    def run(self, start: Callable[[], LeaderJob], once: bool = False) -> None:
         """Start the job when it is this one's turn, and end it when another takes over; until it ends."""
         self._keeper.start()
         try:
@@ -72,7 +72,7 @@ class Standby:
                 raise ActionFailed("who decides for this fleet cannot be told: its journal does not answer")
             time.sleep(self._look)
 
-    def _serve_term(self, start: Callable[[], Job]) -> bool:
+    def _serve_term(self, start: Callable[[], LeaderJob]) -> bool:
         """Wait for the lead and run the job; return whether it has ended by itself."""
         told: Any = None
         while self._keeper.lease is None:

@@ -1,4 +1,4 @@
-"""What the controller keeps of many applications between rounds, in columns (pure)."""
+"""The controller's memory of many applications between rounds, in columns (pure)."""
 
 from __future__ import annotations
 

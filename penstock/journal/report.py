@@ -1,4 +1,4 @@
-"""What a journal tells of one application over a span: what it held, how it kept up, what was changed."""
+"""The report on one application over a span, from its journal: what it held, how it kept up, its changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_ADVICE = 3
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What was held over the observed time, and what the peak size would have been over the same time."""
+    """The size held over the observed time, and the peak size over the same time."""
 
     hours: float
     core_hours: float
@@ -50,8 +50,8 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What was held and the peak, in money; memory is in it where its price and its size are known."""
+class HoldingCost:
+    """The size held and the peak, in money; memory is in it where its price and its size are known."""
 
     held: float
     peak: float
@@ -73,7 +73,7 @@ class QueryKept:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class ReportAdvice:
     """One thing to change in the job or its settings, and what speaks for it."""
 
     what: str
@@ -90,11 +90,11 @@ class ApplicationReport:
     runs: tuple[str, ...]
     observed_from: float | None
     holding: Holding
-    cost: Cost | None
+    cost: HoldingCost | None
     queries: tuple[QueryKept, ...]
     decisions: Mapping[str, int]
     actions: tuple[ActionRecord, ...]
-    advice: tuple[Advice, ...]
+    advice: tuple[ReportAdvice, ...]
     latency_target: float | None = None
     observations: tuple[ObservationRecord, ...] = field(default=(), repr=False)
 
@@ -148,7 +148,7 @@ def sum_holding(observations: Iterable[ObservationRecord], terms: Mapping[str, T
     return Holding(seconds / HOUR, core_seconds / HOUR, peak_cores, *memory)
 
 
-def price_holding(holding: Holding, terms: Terms) -> Cost | None:
+def price_holding(holding: Holding, terms: Terms) -> HoldingCost | None:
     """Return what was held and the peak in money; None without a price."""
     per_core, per_gb = terms.price_per_core_hour, terms.price_per_gb_hour
     if per_core is None and per_gb is None:
@@ -158,7 +158,7 @@ def price_holding(holding: Holding, terms: Terms) -> Cost | None:
     if with_memory:
         held += (per_gb or 0.0) * (holding.gb_hours or 0.0)
         peak += (per_gb or 0.0) * (holding.peak_gb_hours or 0.0)
-    return Cost(held, peak, with_memory)
+    return HoldingCost(held, peak, with_memory)
 
 
 def judge_queries(observations: Iterable[ObservationRecord], target: float | None) -> tuple[QueryKept, ...]:
@@ -203,26 +203,26 @@ def find_advice(
     decisions: Sequence[DecisionRecord],
     actions: Sequence[ActionRecord],
     terms: Mapping[str, Terms],
-) -> list[Advice]:
+) -> list[ReportAdvice]:
     """Say what to change in the job: what its batches waited for, what stood in the way, what went wrong."""
     found = list(_advise_on_causes(observations))
     whole = sum(map(_seconds, observations)) or 1.0
     at_most = sum(_seconds(one) for one in observations if _is_at_maximum(one, terms))
     if at_most / whole >= LEAST_SHARE:
         why = f"it held as many executors as allowed for {at_most / whole:.0%} of the time"
-        found.append(Advice("Raise max_executors, or make batches cheaper.", why))
+        found.append(ReportAdvice("Raise max_executors, or make batches cheaper.", why))
     held_up = sum(one.count for one in decisions if one.verdict.get("guardrail") == "critical-path")
     if held_up:
         why = f"growth was rejected {held_up} times, since more executors would not have shortened a batch"
-        found.append(Advice("Look at what holds a batch up: the driver, or one task.", why))
+        found.append(ReportAdvice("Look at what holds a batch up: the driver, or one task.", why))
     short = [one for one in actions if one.status in (Status.PARTIAL, Status.FAILED)]
     if short:
         why = f"{len(short)} of {len(actions)} changes did not bring what was asked for: {short[-1].detail}"
-        found.append(Advice("See that the cluster has room, and why changes fail.", why))
+        found.append(ReportAdvice("See that the cluster has room, and why changes fail.", why))
     return [*found, *_advise_on_warnings(observations)]
 
 
-def _advise_on_causes(observations: Iterable[ObservationRecord]) -> Iterable[Advice]:
+def _advise_on_causes(observations: Iterable[ObservationRecord]) -> Iterable[ReportAdvice]:
     """Advise on the largest causes on the critical path of the batches that were analysed, each once."""
     batches = {
         (one.application, query.name, query.critical.get("batch_id")): query.critical
@@ -242,10 +242,10 @@ def _advise_on_causes(observations: Iterable[ObservationRecord]) -> Iterable[Adv
         if cause in CAUSES and total and seconds / total >= LEAST_SHARE and cause != "unknown":
             known = CAUSES[cause]
             counted = f"{seconds / total:.0%} of the critical path of {len(batches):,} batches"
-            yield Advice(known.advice, f"{counted} is {known.noun}")
+            yield ReportAdvice(known.advice, f"{counted} is {known.noun}")
 
 
-def _advise_on_warnings(observations: Sequence[ObservationRecord]) -> Iterable[Advice]:
+def _advise_on_warnings(observations: Sequence[ObservationRecord]) -> Iterable[ReportAdvice]:
     """Pass on the warnings that were told most often; those that differ in figures alone are one."""
     counts: dict[str, int] = defaultdict(int)
     newest: dict[str, str] = {}
@@ -255,7 +255,7 @@ def _advise_on_warnings(observations: Sequence[ObservationRecord]) -> Iterable[A
             newest[strip_figures(warning)] = warning
     for key, count in sorted(counts.items(), key=lambda item: -item[1])[:MOST_ADVICE]:
         if count / len(observations) >= LEAST_SHARE:
-            yield Advice(newest[key], f"told in {count:,} of {len(observations):,} windows")
+            yield ReportAdvice(newest[key], f"told in {count:,} of {len(observations):,} windows")
 
 
 def _is_at_maximum(one: ObservationRecord, terms: Mapping[str, Terms]) -> bool:

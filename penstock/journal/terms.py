@@ -17,7 +17,7 @@ KIND = "terms"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is known of one run; None where it is not."""
+    """The known terms of one run; None for unknown ones."""
 
     task_cpus: int = 1
     executor_memory_bytes: float | None = None

@@ -1,4 +1,4 @@
-"""What a leader of a pipeline finds when it takes over."""
+"""The taking over of a pipeline: a new leader closes the actions that the one before left open."""
 
 from __future__ import annotations
 

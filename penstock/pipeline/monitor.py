@@ -23,14 +23,14 @@ BATCHES_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TopicReading:
     """Rate and backlog that a topic from outside offers to one of its readers."""
 
     offered_per_second: float
     backlog_records: float
 
 
-Readings = Mapping[str, Mapping[str, Reading]]
+Readings = Mapping[str, Mapping[str, TopicReading]]
 """Function → topic from outside → its reading; functions that read none are left out."""
 
 

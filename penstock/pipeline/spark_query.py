@@ -36,7 +36,7 @@ _IDLE_CHECKS = 3
 _REST_SECONDS = 2.0
 """A query rests after so long, and two triggers, without anything to read."""
 _LOOKING = ("Waiting for", "Getting offsets")
-"""What Spark says of a query that has begun, and looks for records."""
+"""Spark's message for a query that has begun, and looks for records."""
 _WRONG_SCHEMA = re.compile(r"WrongSchema: (.+)")
 _ORDERLY_END = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling a batch: java.lang.InterruptedException"
@@ -72,7 +72,7 @@ class FunctionQuery:
         self._query: StreamingQuery | None = None
         self._place: tuple[str, float] = ("", 0.0)
         self._trouble: str | None = None
-        """What broke the query off, for as long as no batch has ended since."""
+        """The error that broke the query off, for as long as no batch has ended since."""
         self._batch_since: float | None = None
         self._started = threading.Event()
         self._stopping = False

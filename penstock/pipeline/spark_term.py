@@ -26,7 +26,7 @@ from penstock.observe.spark_status import RunningQuery, SparkStatus
 from penstock.pipeline.batches import BatchDone, InstanceWork
 from penstock.pipeline.board import Board, SizeMemory
 from penstock.pipeline.definition import Function, Pipeline
-from penstock.pipeline.monitor import Monitor, Reading, Readings
+from penstock.pipeline.monitor import Monitor, Readings, TopicReading
 from penstock.pipeline.spark_query import FunctionQuery
 from penstock.pipeline.topics import Layout
 from penstock.runtime.loop import Cycle, Loop
@@ -121,11 +121,11 @@ class OutsideReadings:
             }
         return readings
 
-    def _read(self, name: str, number: int, start: float, now: float) -> Reading:
+    def _read(self, name: str, number: int, start: float, now: float) -> TopicReading:
         track = self._tracks[name].get(number)
         if track is None:
-            return Reading(math.nan, 0.0)
-        return Reading(*track.offered(start, now, self._period, at_rest=False))
+            return TopicReading(math.nan, 0.0)
+        return TopicReading(*track.offered(start, now, self._period, at_rest=False))
 
     def _follow(self, name: str, query: RunningQuery, now: float) -> None:
         newest = self._newest.get(name)

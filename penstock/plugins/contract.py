@@ -1,4 +1,4 @@
-"""What every policy keeps, whoever wrote it: it never raises, changes only what is held, and says why."""
+"""The contract of every policy, whoever wrote it: never raise, change only what is held, say why."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def check_unknown_rate(make: MakePolicy) -> None:
 
 
 def check_memory(make: MakePolicy) -> None:
-    """What it learns is plain data that its next run takes up; garbage in a journal does not harm it."""
+    """Check that a policy keeps what it learned as plain data for its next run, and survives garbage."""
     for window_of in WINDOWS:
         policy = make(SETTINGS[0])
         if not isinstance(policy, Learner):

@@ -46,7 +46,7 @@ class Autopilot:
         life: AbstractContextManager[object] | None = None,
         state: StateControl | None = None,
     ) -> None:
-        """What `life` yields, if it can be called, is called after each cycle."""
+        """Assemble the handle; if `life` yields a callable, it is called after each cycle."""
         from penstock.runtime.sizing_board import SizingBoard
 
         self.application, self.name, self.settings = loop.application, name, settings

@@ -1,4 +1,4 @@
-"""What a driver serves beside its autopilot where a setting asks for it: the dashboard.
+"""The dashboard that a driver serves beside its autopilot where a setting asks for it.
 
 The room that draws lies above this one, so it is found by its name, and loaded only here.
 """

@@ -1,4 +1,4 @@
-"""What people order of an autopilot by hand: each order is carried out and written down with who gave it."""
+"""Orders that people give by hand: each is carried out, and written down with who gave it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done while metrics cannot be had: for a while nothing, then what the user has stated."""
+"""The answer while metrics are missing: none for a while, then the size that the user has set."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MeasuredEffect:
-    """What an action brought, beside what was expected of it."""
+    """The measured effect of an action, beside the expected one."""
 
     action_id: int
     expected: Mapping[str, float]

@@ -17,7 +17,7 @@ from penstock.errors import ActionFailed, JournalUnavailable, PenstockError, Spa
 from penstock.runtime.fallback import NoMetrics
 from penstock.runtime.follow_up import FollowUp, MeasuredEffect, conclude_left_open
 from penstock.runtime.ports import Actuator, Ports
-from penstock.runtime.timeline import Timeline
+from penstock.runtime.timeline import RecentTimeline
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Loop:
         self.source, self.policy, self.manager = ports.source, ports.policy, ports.manager
         self.record, self.actuator = ports.record, ports.actuator
         self.mover, self.restarter = ports.mover, ports.restarter
-        self.timeline = Timeline(self.settings.timeline_length)
+        self.timeline = RecentTimeline(self.settings.timeline_length)
         self.paused: str | None = None
         effect_delay = self.settings.effect_after_intervals * self.settings.policy_interval
         self._follow_up = FollowUp(self.record, effect_delay)

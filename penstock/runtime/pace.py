@@ -8,24 +8,37 @@ from typing import Any
 
 from penstock.units import figures
 
-PERIODS_BEHIND = 2.0
-"""A query reads once a period: up to one period's records wait between its batches; twice that is behind."""
-USUAL_PERIOD = 10.0
-"""The period of a query that has no trigger interval."""
-
 Plain = Mapping[str, Any]
 
 
 def tell_behind(status: Plain) -> str | None:
-    """Say what shows that the application does not keep up; None while it does."""
-    last = last_point(status)
-    seconds, period = count_backlog_seconds(last), last.get("period_seconds") or USUAL_PERIOD
-    if seconds is not None and seconds > PERIODS_BEHIND * period:
-        return f"{figures.seconds(seconds)} of input wait"
-    batch = last.get("batch_seconds")
-    if batch is not None and last.get("period_seconds") and batch > last["period_seconds"]:
-        return f"a batch takes {figures.seconds(batch)} of {figures.seconds(last['period_seconds'])}"
-    return None
+    """Say what shows that the application is behind; None while all its queries keep up.
+
+    `dataflow.summary.is_behind` decides that, for the metric as well: here it is only put in words.
+    """
+    queries = status.get("queries", ())
+    late = [query for query in queries if query.get("behind")]
+    if not late:
+        return None
+    if len(queries) == 1:
+        return _tell_delay(late[0])
+    return "; ".join(f"{query['name']}: {_tell_delay(query)}" for query in late)
+
+
+def _tell_delay(query: Plain) -> str:
+    batch, period, waiting = (
+        query.get("batch_seconds"),
+        query.get("period_seconds"),
+        count_backlog_seconds(query),
+    )
+    told = []
+    if batch and period and batch > period:
+        told.append(f"a batch takes {figures.seconds(batch)} of {figures.seconds(period)}")
+    if waiting and math.isfinite(waiting):
+        told.append(f"{figures.seconds(waiting)} of input wait")
+    elif query.get("backlog_records"):
+        told.append(f"{figures.count(query['backlog_records'])} records wait")
+    return ", ".join(told)
 
 
 def count_backlog_seconds(point: Plain) -> float | None:

@@ -1,4 +1,4 @@
-"""What executors use against their limits, and what is recommended: the newest of it, for whoever asks."""
+"""The newest use of executors against their limits, and the recommended sizes, for whoever asks."""
 
 from __future__ import annotations
 

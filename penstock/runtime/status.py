@@ -12,7 +12,7 @@ from penstock.dataflow.window import EXECUTORS
 from penstock.decide.policy import BINS
 from penstock.decide.verdict import CountedVerdict
 from penstock.runtime.tally import KINDS, name_change
-from penstock.runtime.timeline import EndedAction, Timeline, TimelinePoint
+from penstock.runtime.timeline import EndedAction, RecentTimeline, TimelinePoint
 
 DECISIONS_KEPT = 200
 WINDOWS_KEPT = 100
@@ -20,7 +20,7 @@ WINDOWS_KEPT = 100
 Plain = dict[str, Any]
 
 
-def summarise_timeline(timeline: Timeline, known: str | None = None) -> Plain:
+def summarise_timeline(timeline: RecentTimeline, known: str | None = None) -> Plain:
     """Summarise a timeline: the size now, the queries, recent points and decisions.
 
     For one who has the summary of this version already it is the version alone.

@@ -58,7 +58,7 @@ class Usage:
         return Usage(self.seconds + lasted, self.slot_seconds + lasted * slots, first, peak)
 
 
-class Timeline:
+class RecentTimeline:
     """Written by the loop's thread, read by any; with a length of 0 it keeps nothing and costs nothing."""
 
     def __init__(self, length: int = 500) -> None:
@@ -70,7 +70,7 @@ class Timeline:
         self._name, self._changes = secrets.token_hex(4), 0
         self.usage = Usage()
         self.outlooks: tuple[Outlook, ...] = ()
-        """What other sizes are foreseen from, as of the last proposal that rests on fitted costs."""
+        """The basis for foreseeing other sizes, from the last proposal that rests on fitted costs."""
 
     @property
     def version(self) -> str:

@@ -123,7 +123,7 @@ class TraceSettings(Section):
 
 
 class PriceSettings(Section):
-    """What cores and memory cost, in any currency."""
+    """Prices of cores and memory, in any currency."""
 
     prefix: ClassVar[str] = "price_"
 

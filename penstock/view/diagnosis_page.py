@@ -25,7 +25,7 @@ from penstock.view.diagnosis_terminal import (
 )
 from penstock.view.frame import draw_chart, render_page
 from penstock.view.stage_tables import (
-    Links,
+    PageLinks,
     show_plans,
     tabulate_channels,
     tabulate_executors,
@@ -63,7 +63,7 @@ def _span(diagnosis: Diagnosis) -> str:
 
 def _application(diagnosis: Diagnosis, prefix: str) -> dict[str, Any]:
     """Return what the template shows of one application."""
-    links = Links(diagnosis, prefix)
+    links = PageLinks(diagnosis, prefix)
     shown = _show_tables(diagnosis, links) | {
         "name": _name(diagnosis),
         "prefix": prefix,
@@ -101,7 +101,7 @@ def _application(diagnosis: Diagnosis, prefix: str) -> dict[str, Any]:
     return shown | {"parts": _list_parts(shown)}
 
 
-def _show_tables(diagnosis: Diagnosis, links: Links) -> dict[str, Any]:
+def _show_tables(diagnosis: Diagnosis, links: PageLinks) -> dict[str, Any]:
     """Return the timeline and the tables, whose rows link to each other."""
     timeline = diagnosis.timeline
     return {

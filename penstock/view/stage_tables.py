@@ -32,7 +32,7 @@ MOST_PLANS = 60
 _STAGE = re.compile(r"\bstage (\d+)\b")
 
 
-class Links:
+class PageLinks:
     """Where the parts of one application are on the page: `prefix` keeps applications apart."""
 
     def __init__(self, diagnosis: Diagnosis, prefix: str) -> None:
@@ -90,7 +90,7 @@ class Links:
         return made + escape(text[end:])
 
 
-def tabulate_operators(diagnosis: Diagnosis, links: Links) -> SortedTable:
+def tabulate_operators(diagnosis: Diagnosis, links: PageLinks) -> SortedTable:
     """Return the operators with their share, and the stage of each that has one."""
     whole = diagnosis.whole
     stages: dict[str, list[StageRow]] = {}
@@ -122,7 +122,7 @@ def tabulate_channels(diagnosis: Diagnosis) -> SortedTable:
     return tabulate_shares("from → to", share_channels(diagnosis.whole))
 
 
-def tabulate_stages(diagnosis: Diagnosis, links: Links) -> SortedTable:
+def tabulate_stages(diagnosis: Diagnosis, links: PageLinks) -> SortedTable:
     """Return the stages, each with a link to its SQL execution and to the nodes that it ran."""
     plans = {one.execution: one for one in diagnosis.executions}
     headings = [
@@ -139,7 +139,7 @@ def tabulate_stages(diagnosis: Diagnosis, links: Links) -> SortedTable:
     return SortedTable(headings, rows)
 
 
-def _show_stage(row: StageRow, sql: Cell, links: Links) -> list[Cell]:
+def _show_stage(row: StageRow, sql: Cell, links: PageLinks) -> list[Cell]:
     number = f"{row.stage}" if not row.attempt else f"{row.stage}, attempt {row.attempt + 1}"
     share_of_gc = row.gc_seconds / row.core_seconds if row.core_seconds else 0.0
     return [
@@ -167,7 +167,7 @@ def _show_stage(row: StageRow, sql: Cell, links: Links) -> list[Cell]:
     ]
 
 
-def tabulate_path(pieces: list[PathPiece], links: Links) -> SortedTable:
+def tabulate_path(pieces: list[PathPiece], links: PageLinks) -> SortedTable:
     """Return the longest pieces of the drawn path."""
     longest = sorted(pieces, key=lambda piece: -piece.seconds)[:MOST_PIECES]
     rows = [
@@ -204,7 +204,7 @@ def tabulate_executors(lines: list[ExecutorLine], use: SlotUse | None) -> Sorted
     return SortedTable(headings, rows, _count_left_out(len(lines) - len(rows)))
 
 
-def show_plans(diagnosis: Diagnosis, links: Links) -> list[dict[str, Any]]:
+def show_plans(diagnosis: Diagnosis, links: PageLinks) -> list[dict[str, Any]]:
     """Return the SQL executions with their plan nodes, and for each node the stages that ran it."""
     plans = []
     for one in [one for one in diagnosis.executions if one.nodes][:MOST_PLANS]:

@@ -6,14 +6,14 @@ from typing import Any
 
 from penstock.diagnose.timeline import ExecutorLine, Timeline
 from penstock.view import figures
-from penstock.view.stage_tables import Links, name_row
+from penstock.view.stage_tables import PageLinks, name_row
 
 MOST_EXECUTORS, MOST_LANES, MOST_PIECES = 40, 12, 1500
 SHADES = 8
 """Steps of how busy a bin is."""
 
 
-def show_timeline(timeline: Timeline, links: Links) -> dict[str, Any]:
+def show_timeline(timeline: Timeline, links: PageLinks) -> dict[str, Any]:
     """Return what the template draws: rows with bars, whose places are percent of the span."""
     rows = [*_show_jobs(timeline, links), {"name": "driver", "kind": "driver", "note": "", "bars": []}]
     on_path: dict[str, float] = {}
@@ -41,7 +41,7 @@ def _place(timeline: Timeline, start: float, end: float, least: float = 0.0) -> 
     }
 
 
-def _show_jobs(timeline: Timeline, links: Links) -> list[dict[str, Any]]:
+def _show_jobs(timeline: Timeline, links: PageLinks) -> list[dict[str, Any]]:
     lanes: dict[int, list[dict[str, Any]]] = {}
     for bar in timeline.jobs:
         one = len(bar.jobs) == 1
@@ -82,7 +82,7 @@ def _show_executor(timeline: Timeline, line: ExecutorLine) -> dict[str, Any]:
     return {"name": name_row(line.executor), "kind": "executor", "note": note, "bars": bars}
 
 
-def _show_path(timeline: Timeline, links: Links) -> dict[str, list[dict[str, Any]]]:
+def _show_path(timeline: Timeline, links: PageLinks) -> dict[str, list[dict[str, Any]]]:
     """Return the longest pieces of the path by row; others could not be seen."""
     found: dict[str, list[dict[str, Any]]] = {}
     for piece in sorted(timeline.path, key=lambda one: -one.seconds)[:MOST_PIECES]:

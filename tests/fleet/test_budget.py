@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli import perform
 from penstock.decide.sage.columns import SIZE
-from penstock.fleet.budget import ChangeBudget, choose_decisions
+from penstock.fleet.budget import FleetBudget, choose_decisions
 from penstock.fleet.decision import DECISION
 from penstock.fleet.places import FleetDirectory
 from penstock.settings.model import Settings
@@ -34,7 +34,7 @@ def names(table: pa.Table) -> list[str]:
     return table["application"].to_pylist()
 
 
-def admit(budget: ChangeBudget, directory: FleetDirectory, batch: int, table: pa.Table) -> list[str]:
+def admit(budget: FleetBudget, directory: FleetDirectory, batch: int, table: pa.Table) -> list[str]:
     kept = budget.admit(batch, table)
     directory.write_decisions(batch, kept)
     return names(kept)
@@ -42,7 +42,7 @@ def admit(budget: ChangeBudget, directory: FleetDirectory, batch: int, table: pa
 
 def test_a_policy_gone_wrong_moves_no_more_than_the_budget(tmp_path: Path):
     directory = FleetDirectory(tmp_path)
-    budget = ChangeBudget(directory, 10)
+    budget = FleetBudget(directory, 10)
     moved = [admit(budget, directory, batch, decisions(NOW + batch, *[-3] * 100)) for batch in range(1, 30)]
     assert [len(one) for one in moved] == [10] + [0] * 28
     assert directory.decision_count() == 10
@@ -58,12 +58,12 @@ def test_what_grows_comes_first_and_the_order_stays():
 
 def test_a_batch_that_is_done_again_by_another_controller_passes_the_same(tmp_path: Path):
     directory = FleetDirectory(tmp_path)
-    budget = ChangeBudget(directory, 5)
+    budget = FleetBudget(directory, 5)
     admit(budget, directory, 1, decisions(NOW, 1, 1, 1))
     first = admit(budget, directory, 2, decisions(NOW + 10, 1, -1, 1, 1))
     assert first == ["+1-0", "+1-2"]
     assert admit(budget, directory, 2, decisions(NOW + 10, 1, -1, 1, 1)) == first
-    other = ChangeBudget(directory, 5)
+    other = FleetBudget(directory, 5)
     assert admit(other, directory, 2, decisions(NOW + 10, 1, -1, 1, 1)) == first
     assert admit(other, directory, 3, decisions(NOW + 20, 1)) == []
 
@@ -72,15 +72,15 @@ def test_a_foreign_file_spends_nothing_and_stops_nothing(tmp_path: Path):
     directory = FleetDirectory(tmp_path)
     (tmp_path / "decisions").mkdir()
     (tmp_path / "decisions" / "batch-000000000.jsonl").write_bytes(b"nonsense\n")
-    assert ChangeBudget(directory, 5).admit(1, decisions(NOW, 1)).num_rows == 1
+    assert FleetBudget(directory, 5).admit(1, decisions(NOW, 1)).num_rows == 1
 
 
 def test_without_a_budget_all_pass_and_the_status_tells_what_is_left_of_one(tmp_path: Path, capsys: Captured):
     directory = FleetDirectory(tmp_path)
-    assert ChangeBudget(directory).admit(1, decisions(NOW, *[1] * 50)).num_rows == 50
+    assert FleetBudget(directory).admit(1, decisions(NOW, *[1] * 50)).num_rows == 50
     assert perform(["fleet", "status", str(tmp_path), "--json"]) == 0
     assert last_json(capsys)["budget"] is None
-    ChangeBudget(directory, 2).admit(1, decisions(NOW, 1, 1, 1))
+    FleetBudget(directory, 2).admit(1, decisions(NOW, 1, 1, 1))
     assert perform(["fleet", "status", str(tmp_path), "--json"]) == 0
     assert last_json(capsys)["budget"] == {"at": NOW, "per_hour": 2.0, "used": 2.0, "put_off": 1.0}
     directory.budget.write_bytes(b"[]")

@@ -25,7 +25,7 @@ from penstock.pipeline.batches import (
     sum_up_batch,
     sum_up_group,
 )
-from penstock.pipeline.monitor import Monitor, Reading
+from penstock.pipeline.monitor import Monitor, TopicReading
 from penstock.settings.model import Settings
 from tests.pipeline.test_monitor import HELD, a_batch, offered, started
 
@@ -39,7 +39,10 @@ def one_function(trigger):
 
 def watch_batches(batches, offered_per_second, backlog=0.0, trigger=1.0, until=100.0):
     """One function over `until` seconds."""
-    monitor, readings = one_function(trigger), {"square": {"numbers": Reading(offered_per_second, backlog)}}
+    monitor, readings = (
+        one_function(trigger),
+        {"square": {"numbers": TopicReading(offered_per_second, backlog)}},
+    )
     held = {"square": batches[0].parallelism}
     assert isinstance(monitor.observe(0.0, held, readings), NotReady)
     for one in batches:
@@ -84,7 +87,7 @@ def test_the_latency_of_a_path_is_that_at_the_function_which_records_reach_lates
     monitor = started()
     monitor.take_in(replace(a_batch("split", 5, 400, 8000, 4.0, 2), entered_at=2.0, arrived_at=2.0))
     monitor.take_in(replace(a_batch("count", 9, 8000, 60, 6.0, 1), entered_at=2.0, arrived_at=5.0))
-    (query,) = monitor.observe(10.0, HELD, offered(Reading(50.0, 0.0))).queries
+    (query,) = monitor.observe(10.0, HELD, offered(TopicReading(50.0, 0.0))).queries
     assert query.latency_seconds == 7.0
     assert [monitor.figures()[name].response_seconds for name in HELD] == [3.0, 4.0]
 
@@ -93,7 +96,7 @@ def test_without_moments_the_latency_is_unknown_and_clocks_that_differ_make_it_n
     monitor = started()
     monitor.take_in(a_batch("split", 5, 400, 8000, 4.0, 2))
     monitor.take_in(a_batch("count", 9, 8000, 60, 6.0, 1))
-    (query,) = monitor.observe(10.0, HELD, offered(Reading(50.0, 0.0))).queries
+    (query,) = monitor.observe(10.0, HELD, offered(TopicReading(50.0, 0.0))).queries
     assert query.latency_seconds is None
     assert query.batches["count"].response_seconds is None
     ahead = replace(a_batch("split", 5, 400, 8000, 4.0, 2), entered_at=6.0, arrived_at=6.0)
@@ -162,7 +165,7 @@ def test_autrascale_decides_by_the_latency_that_was_measured():
     """Batches of 2 s every 10 s with 10 s of records waiting: 7 s are measured, and 10 s allowed."""
     came = [BatchDone("square", n, n, n + 2, 1, (InstanceWork(0, 1000, 0, 0, 1.5),), n - 5, n - 5)
             for n in range(10, 400, 10)]  # fmt: skip
-    monitor, readings = one_function(10.0), {"square": {"numbers": Reading(100.0, 0.0)}}
+    monitor, readings = one_function(10.0), {"square": {"numbers": TopicReading(100.0, 0.0)}}
     settings = Settings(policy="autrascale", latency_target=10.0, max_executors=8)
     policy, answers = policy_entry("autrascale").make(settings), []
     for one in came:

@@ -19,7 +19,7 @@ from penstock.decide.policy import Scale
 from penstock.decide.queueing.queues import read_loads
 from penstock.pipeline import Pipeline, files
 from penstock.pipeline.batches import BatchDone, InstanceWork
-from penstock.pipeline.monitor import Monitor, Reading
+from penstock.pipeline.monitor import Monitor, TopicReading
 from penstock.settings.model import Settings
 from penstock_lab.experiments.faults.virtual_pipeline import VirtualPipeline
 from tests.decide.built import built
@@ -57,8 +57,8 @@ def window_of(resized=(50, 50), recognised=(50, 50), waiting=0.0, stored_behind=
     """Batches end after five and ten seconds; `waiting` images are unread for resize, others for store."""
     monitor = Monitor("images", images(fixed).layout())
     readings = {
-        "store": {"images": Reading(10.0, stored_behind)},
-        "resize": {"images": Reading(10.0, waiting)},
+        "store": {"images": TopicReading(10.0, stored_behind)},
+        "resize": {"images": TopicReading(10.0, waiting)},
     }
     assert isinstance(monitor.observe(0.0, HELD, readings), NotReady)
     for name, counts in {"store": (50, 50), "resize": resized, "recognise": recognised}.items():
@@ -76,8 +76,8 @@ def test_several_topics_from_outside_count_once_each_and_with_what_a_function_wr
     pipeline.add(len, name="join", reads=["a", "b", "c"])
     monitor, held = Monitor("fan-in", pipeline.layout()), {"copy": 1, "join": 1}
     readings = {
-        "copy": {"a": Reading(30.0, 0.0)},
-        "join": {"a": Reading(30.0, 0.0), "b": Reading(20.0, 60.0)},
+        "copy": {"a": TopicReading(30.0, 0.0)},
+        "join": {"a": TopicReading(30.0, 0.0), "b": TopicReading(20.0, 60.0)},
     }
     monitor.observe(0.0, held, readings)
     monitor.take_in(BatchDone("copy", 0, 4.0, 9.0, 1, (InstanceWork(0, 300, 300, 0, 5.0),)))

@@ -9,7 +9,7 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import OperatorWindow
 from penstock.decide.readings import UnitReader
 from penstock.pipeline.batches import BatchDone, InstanceWork
-from penstock.pipeline.monitor import Monitor, Reading
+from penstock.pipeline.monitor import Monitor, TopicReading
 from penstock.pipeline.spark_batch import blames_records
 from penstock.pipeline.spark_term import parse_batch
 from penstock.settings.model import Settings
@@ -32,7 +32,7 @@ def a_batch(function, end, records, written, useful, parallelism, dead=0.0):
 
 def started():
     monitor = Monitor("words", word_count().layout())
-    first = monitor.observe(0.0, HELD, offered(Reading(100.0, 0.0)))
+    first = monitor.observe(0.0, HELD, offered(TopicReading(100.0, 0.0)))
     assert isinstance(first, NotReady)
     return monitor
 
@@ -41,7 +41,7 @@ def test_rates_of_a_window_are_those_of_its_batches():
     monitor = started()
     monitor.take_in(a_batch("split", 5, 400, 8000, 4.0, 2, dead=3))
     monitor.take_in(a_batch("count", 9, 6000, 60, 6.0, 1))
-    window = monitor.observe(10.0, HELD, offered(Reading(50.0, 120.0)))
+    window = monitor.observe(10.0, HELD, offered(TopicReading(50.0, 120.0)))
     assert isinstance(window, OperatorWindow)
     assert window.parallelism == HELD
     (query,) = window.queries
@@ -71,7 +71,7 @@ def test_the_backlog_stands_before_the_function_that_reads_the_topic():
     monitor = started()
     monitor.take_in(a_batch("split", 5, 400, 8000, 1.0, 2))
     monitor.take_in(a_batch("count", 9, 8000, 60, 9.5, 1))
-    window = monitor.observe(10.0, HELD, offered(Reading(50.0, 300.0)))
+    window = monitor.observe(10.0, HELD, offered(TopicReading(50.0, 300.0)))
     units = {unit.name: unit for unit in UnitReader().read(window)}
     assert (units["split"].backlog, units["count"].backlog) == (300.0, 0.0)
 
@@ -79,10 +79,10 @@ def test_the_backlog_stands_before_the_function_that_reads_the_topic():
 def test_a_window_goes_on_until_a_function_that_is_waited_for_has_ended_a_batch():
     monitor = started()
     monitor.take_in(a_batch("split", 5, 400, 8000, 4.0, 2))
-    waiting = monitor.observe(10.0, HELD, offered(Reading(50.0, 0.0)))
+    waiting = monitor.observe(10.0, HELD, offered(TopicReading(50.0, 0.0)))
     assert isinstance(waiting, NotReady) and "'count'" in waiting.reason
     monitor.take_in(a_batch("count", 14, 8000, 60, 6.0, 1))
-    window = monitor.observe(20.0, HELD, offered(Reading(50.0, 0.0)))
+    window = monitor.observe(20.0, HELD, offered(TopicReading(50.0, 0.0)))
     assert (window.start, window.end) == (0.0, 20.0)
     assert window.queries[0].metrics.records_in.max() == pytest.approx(8000)
 
@@ -90,21 +90,21 @@ def test_a_window_goes_on_until_a_function_that_is_waited_for_has_ended_a_batch(
 def test_batches_at_another_parallelism_do_not_count():
     monitor = started()
     monitor.take_in(a_batch("split", 5, 400, 8000, 4.0, 1))
-    seen = monitor.observe(10.0, HELD, offered(Reading(50.0, 7.0)))
+    seen = monitor.observe(10.0, HELD, offered(TopicReading(50.0, 7.0)))
     assert isinstance(seen, NotReady) and "'split' at 2 instances" in seen.reason
 
 
 def test_batches_from_before_the_clock_went_back_are_not_met_a_second_time():
     monitor = started()
     monitor.take_in(a_batch("split", 1005, 400, 8000, 4.0, 2))
-    assert isinstance(monitor.observe(1010.0, HELD, offered(Reading(50.0, 0.0))), NotReady)
+    assert isinstance(monitor.observe(1010.0, HELD, offered(TopicReading(50.0, 0.0))), NotReady)
     monitor.take_in(a_batch("count", 1015, 8000, 60, 6.0, 1))
-    assert not isinstance(monitor.observe(1020.0, HELD, offered(Reading(50.0, 0.0))), NotReady)
-    assert isinstance(monitor.observe(1000.0, HELD, offered(Reading(50.0, 0.0))), NotReady)
+    assert not isinstance(monitor.observe(1020.0, HELD, offered(TopicReading(50.0, 0.0))), NotReady)
+    assert isinstance(monitor.observe(1000.0, HELD, offered(TopicReading(50.0, 0.0))), NotReady)
     for end in (1006, 1016):
         monitor.take_in(a_batch("split", end, 400, 8000, 4.0, 2))
         monitor.take_in(a_batch("count", end + 2, 8000, 60, 6.0, 1))
-    window = monitor.observe(1020.0, HELD, offered(Reading(40.0, 0.0)))
+    window = monitor.observe(1020.0, HELD, offered(TopicReading(40.0, 0.0)))
     assert window.queries[0].topics["count"].offered_per_second == 2 * 8000 / 20
     assert monitor.figures()["split"].observed_per_second == 2 * 400 / 20
     assert monitor.count_totals("split")["batches"] == 3
@@ -112,7 +112,7 @@ def test_batches_from_before_the_clock_went_back_are_not_met_a_second_time():
 
 def test_an_unknown_rate_from_outside_is_not_guessed():
     monitor = started()
-    seen = monitor.observe(10.0, HELD, offered(Reading(float("nan"), 0.0)))
+    seen = monitor.observe(10.0, HELD, offered(TopicReading(float("nan"), 0.0)))
     assert isinstance(seen, NotReady) and "'sentences'" in seen.reason
 
 
@@ -120,7 +120,7 @@ def test_what_waited_before_the_monitor_began_is_no_negative_backlog():
     monitor = started()
     monitor.take_in(a_batch("split", 5, 400, 100, 4.0, 2))
     monitor.take_in(a_batch("count", 9, 900, 60, 6.0, 1))
-    window = monitor.observe(10.0, HELD, offered(Reading(50.0, 0.0)))
+    window = monitor.observe(10.0, HELD, offered(TopicReading(50.0, 0.0)))
     assert window.queries[0].topics["count"].backlog_records == 0.0
 
 

@@ -13,7 +13,7 @@ from penstock.decide.policy import BINS, ExpectedEffect, Hold, MoveState
 from penstock.decide.verdict import Accepted, NothingToDo, Rejected, Waiting
 from penstock.diagnose.live_batch import find_critical_window
 from penstock.runtime.status import summarise_timeline
-from penstock.runtime.timeline import Timeline
+from penstock.runtime.timeline import RecentTimeline
 from penstock.view.words import describe_action_in_flight, describe_change, name_decision
 from tests.diagnose.live_batches import hot_task
 from tests.fakes import a_query, a_scale, a_window, an_outcome
@@ -24,14 +24,14 @@ def needing(slots: float) -> Hold:
 
 
 def test_nothing_seen_yet() -> None:
-    told = summarise_timeline(Timeline())
+    told = summarise_timeline(RecentTimeline())
     assert (told["executors"], told["slots"], told["slots_needed"]) == (None, None, None)
     assert (told["queries"], told["recent"], told["decisions"]) == ([], [], [])
     assert told["last_decision"] is None
 
 
 def test_the_last_stated_need_stands_until_the_next() -> None:
-    timeline = Timeline()
+    timeline = RecentTimeline()
     timeline.saw(1.0, a_window(), None)
     timeline.saw(2.0, a_window(), needing(3.0))
     timeline.saw(3.0, a_window(), None)
@@ -43,7 +43,7 @@ def test_the_last_stated_need_stands_until_the_next() -> None:
 def test_rates_add_up_and_the_busiest_query_gives_the_batch_time() -> None:
     calm = a_query(name="calm", offered=10.0, batch_seconds=(9.0,), period=100.0)
     busy = a_query(name="busy", offered=20.0, batch_seconds=(4.0,), period=5.0)
-    timeline = Timeline()
+    timeline = RecentTimeline()
     timeline.saw(1.0, a_window(queries=(calm, busy)), needing(3.0))
     told = summarise_timeline(timeline)
     assert told["recent"][0]["offered_per_second"] == 30.0
@@ -52,7 +52,7 @@ def test_rates_add_up_and_the_busiest_query_gives_the_batch_time() -> None:
 
 
 def test_a_rate_that_could_not_be_measured_is_absent_not_a_number() -> None:
-    timeline = Timeline()
+    timeline = RecentTimeline()
     timeline.saw(1.0, a_window(queries=(a_query(offered=math.nan),)), None)
     told = summarise_timeline(timeline)
     assert told["recent"][0]["offered_per_second"] is None
@@ -60,7 +60,7 @@ def test_a_rate_that_could_not_be_measured_is_absent_not_a_number() -> None:
 
 
 def test_analysed_batches_are_told_once_each_oldest_first() -> None:
-    timeline = Timeline()
+    timeline = RecentTimeline()
     newest = [
         find_critical_window(replace(hot_task(), batch_id=number, start=100.0 + number))
         for number in (6, 6, 7)
@@ -74,7 +74,7 @@ def test_analysed_batches_are_told_once_each_oldest_first() -> None:
 
 
 def test_holds_in_a_row_become_one_with_the_latest_reason() -> None:
-    timeline = Timeline()
+    timeline = RecentTimeline()
     for number in range(3):
         timeline.decided(float(number), NothingToDo(f"{number} slots"))
     timeline.decided(3.0, Waiting("warming up"))
@@ -84,14 +84,14 @@ def test_holds_in_a_row_become_one_with_the_latest_reason() -> None:
 
 
 def test_rejections_stay_apart() -> None:
-    timeline = Timeline()
+    timeline = RecentTimeline()
     timeline.decided(1.0, Rejected("maximum", "at most 3"))
     timeline.decided(2.0, Rejected("delay", "too early"))
     assert [one["reason"] for one in summarise_timeline(timeline)["decisions"]] == ["at most 3", "too early"]
 
 
 def test_changes_find_their_own_outcomes() -> None:
-    timeline = Timeline()
+    timeline = RecentTimeline()
     for at, held, wanted in ((1.0, 2, 5), (20.0, 5, 2), (40.0, 2, 5)):
         timeline.saw(at, a_window(executors=held), a_scale(wanted))
         timeline.decided(at, Accepted(replace(a_scale(wanted), reason=f"at {at}")))
@@ -110,7 +110,7 @@ def test_moved_state_is_no_change_of_size() -> None:
     moves = tuple(Move(11, Bin("q", 0, number), "1", "2") for number in (1, 2))
     plan = Plan("q", moves, Strategy.FLUID, "uneven")
     move = MoveState((plan,), "uneven", ExpectedEffect("2 bins move"))
-    timeline = Timeline()
+    timeline = RecentTimeline()
     timeline.saw(1.0, a_window(), None)
     timeline.decided(2.0, Accepted(move))
     timeline.ended(9.0, Outcome(Status.DONE, {BINS: 2}, {BINS: 2}, {BINS: 2}, 7.0, "2 of 2 bins moved"))

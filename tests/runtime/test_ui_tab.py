@@ -53,15 +53,20 @@ def test_what_others_wrote_is_text() -> None:
 def test_it_says_how_the_application_stands() -> None:
     made = status()
     assert describe_pace({**made, "recent": []}).startswith("starting")
-    point = {"backlog_records": 30_000.0, "offered_per_second": 1000.0, "period_seconds": 10.0}
-    sizes = {"slots": 6, "executors": 3, "slots_needed": 7.5}
+    query = {
+        "behind": True,
+        "backlog_records": 30_000.0,
+        "offered_per_second": 1000.0,
+        "period_seconds": 10.0,
+    }
+    sizes = {"recent": [query], "slots": 6, "executors": 3, "slots_needed": 7.5}
     assert (
-        describe_pace({"recent": [point], **sizes})
+        describe_pace({"queries": [query], **sizes})
         == "behind: 30 s of input wait; 3 executors held, 4 needed"
     )
-    assert describe_pace({"recent": [{**point, "backlog_records": 20_000.0}], **sizes}).startswith("keeps up")
-    slow = {**point, "backlog_records": 0.0, "batch_seconds": 12.0}
-    assert describe_pace({"recent": [slow]}).startswith("behind: a batch takes 12 s of 10 s")
+    assert describe_pace({"queries": [{**query, "behind": False}], **sizes}).startswith("keeps up")
+    slow = {**query, "backlog_records": 0.0, "batch_seconds": 12.0}
+    assert describe_pace({"queries": [slow], **sizes}).startswith("behind: a batch takes 12 s of 10 s")
 
 
 def test_it_is_shown_anew_only_when_something_changed() -> None:

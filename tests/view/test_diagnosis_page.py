@@ -10,7 +10,7 @@ from penstock.diagnose.diagnosis import Diagnosis, diagnose_log
 from penstock.diagnose.log.reader import read_log
 from penstock.diagnose.path.spans import Span
 from penstock.view.diagnosis_page import draw_course, render_diagnosis_page
-from penstock.view.stage_tables import Links
+from penstock.view.stage_tables import PageLinks
 from penstock.view.streaming_page import draw_batches
 from penstock.view.timeline_rows import show_timeline
 from tests.diagnose.logs import skewed_job, streaming_job
@@ -86,7 +86,7 @@ def test_tables_sort_by_values_and_not_by_their_texts(skewed: Diagnosis) -> None
 
 def test_the_timeline_has_a_row_for_each_executor_and_the_path_on_it(skewed: Diagnosis) -> None:
     assert skewed.timeline
-    shown = show_timeline(skewed.timeline, Links(skewed, "a0"))
+    shown = show_timeline(skewed.timeline, PageLinks(skewed, "a0"))
     assert [row["name"] for row in shown["rows"]] == ["jobs", "driver", "executor 1", "executor 2"]
     longest = max((bar for row in shown["rows"] for bar in row["path"]), key=lambda bar: bar["width"])
     assert longest in shown["rows"][3]["path"] and longest["link"] == "#a0-stage-1-0"

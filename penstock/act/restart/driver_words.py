@@ -1,4 +1,4 @@
-"""What a driver says, read as events: a number or a text that no honest driver says is not believed."""
+"""Messages of a driver, read as events; numbers and texts that no honest driver sends are rejected."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SHARE_AWAY = 4.0
 
 
 class JobRecord:
-    """What is known of a job; nothing is written over before it was read.
+    """The record of a job; nothing is written over before it was read.
 
     `wall` tells the time that is written down. Spans of this process are taken by a clock that is never set.
     """

@@ -1,1 +1,1 @@
-"""What an autopilot tells others of itself: metrics to scrape, notifications, spans; never in its loop."""
+"""Metrics to scrape, notifications and spans of an autopilot; none is sent from within its loop."""

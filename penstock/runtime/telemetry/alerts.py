@@ -49,8 +49,8 @@ ALERTS = (
         "10m",
         "warning",
         "has been behind for 10 minutes",
-        "Query {{ $labels.query }} takes longer than its trigger interval for a batch, or its backlog "
-        "exceeds the records of one interval. `penstock status` says what its batches wait for.",
+        "Query {{ $labels.query }} takes over 5 % longer than its trigger interval for a batch, or its "
+        "backlog exceeds the records of one interval. `penstock status` says what its batches wait for.",
     ),
     Alert(
         "PenstockHeartbeatLost",

@@ -18,14 +18,14 @@ MOST_SERIES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution:
+class Histogram:
     """Counts by upper bound, each with all below it, the last bound infinite; and the sum of the values."""
 
     counts: tuple[tuple[float, float], ...]
     total: float
 
 
-Reading = tuple[tuple[str, ...], float | Distribution]
+Reading = tuple[tuple[str, ...], float | Histogram]
 """The values of a metric's own labels, and its value."""
 
 
@@ -138,7 +138,7 @@ def _read_action_seconds(status: Status) -> Iterator[Reading]:
         below = [sum(known[: at + 1]) for at in range(len(known))]
         limits = [*(number(bound) or 0.0 for bound in bounds), math.inf]
         counted = tuple(zip(limits, below, strict=True))
-        yield (str(one.get("kind")),), Distribution(counted, number(one.get("sum")) or 0.0)
+        yield (str(one.get("kind")),), Histogram(counted, number(one.get("sum")) or 0.0)
 
 
 def _read_info(status: Status) -> Iterator[Reading]:
@@ -164,7 +164,8 @@ METRICS = (
            "The time in which as many records are offered as the backlog has.",
            _read_waiting_seconds, ("query",), BACKLOG),
     Metric("penstock_query_behind", "gauge", FLAG,
-           "1 while batches take longer than their period, or the backlog exceeds one period's records.",
+           "1 while batches take over 5 % longer than their period, or the backlog exceeds one period's "
+           "records.",
            _of_queries("behind"), ("query",), HEALTH),
     Metric("penstock_batch_seconds", "gauge", "seconds", "The median time of the last window's batches.",
            _of_queries("batch_seconds"), ("query",), BATCHES),

@@ -1,4 +1,4 @@
-"""What happened in an autopilot's cycles, as events in plain words: for notifications and spans."""
+"""Events of an autopilot's cycles in plain words, for notifications and spans."""
 
 from __future__ import annotations
 

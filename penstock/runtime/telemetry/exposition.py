@@ -13,7 +13,7 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from penstock.runtime.telemetry.catalog import IDENTITY, METRICS, MOST_SERIES, Distribution, Metric, Status
+from penstock.runtime.telemetry.catalog import IDENTITY, METRICS, MOST_SERIES, Histogram, Metric, Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LONGEST_LABEL = 200
@@ -54,7 +54,7 @@ def _gather(metric: Metric, statuses: Sequence[Status]) -> Any:
             if labels in seen:
                 continue
             seen.add(labels)
-            if isinstance(value, Distribution):
+            if isinstance(value, Histogram):
                 buckets = [
                     ("+Inf" if bound == math.inf else str(bound), count) for bound, count in value.counts
                 ]

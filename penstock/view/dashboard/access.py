@@ -47,7 +47,7 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What opens the door; `hosts` are names, beside numeric addresses, under which the server is called.
+    """The rules of the door; `hosts` are names, beside numeric addresses, under which the server is called.
 
     `csrf` is told only to pages of this server, and every order must bring it along.
     """

@@ -15,15 +15,27 @@ from starlette.routing import Route
 from penstock.errors import BadInput, NotFound, PenstockError
 from penstock.pipeline.handle import SOCKETS
 from penstock.settings.model import Settings
+from penstock.view.dashboard import application, applications, diagnosis, fleet, memory, pipelines, state
 from penstock.view.dashboard.access import Access, Door
 from penstock.view.dashboard.assets import Assets
-from penstock.view.dashboard.board import EVERY_SECONDS, Board
+from penstock.view.dashboard.board import EVERY_SECONDS, SocketBoard
 from penstock.view.dashboard.diagnosis_jobs import Jobs
 from penstock.view.dashboard.fleet_watch import find_fleet
-from penstock.view.dashboard.history import History
-from penstock.view.dashboard.pages import Dashboard
-from penstock.view.dashboard.registry import PAGES
+from penstock.view.dashboard.history import JournalHistory
+from penstock.view.dashboard.pages import Dashboard, Page
 from penstock.view.dashboard.whatif import WhatIfs
+
+PAGES: tuple[Page, ...] = (
+    applications.PAGE,
+    application.PAGE,
+    state.PAGE,
+    memory.PAGE,
+    pipelines.PAGE,
+    fleet.PAGE,
+    diagnosis.PAGE,
+    applications.METRICS,
+)
+"""Each page is a file with its routes; the navigation has this order."""
 
 
 def make_app(
@@ -31,10 +43,10 @@ def make_app(
 ) -> Starlette:
     """Make the dashboard over the control sockets and the journal that the settings name."""
     directory = Path(settings.run.runtime_directory)
-    boards = Board(directory, every), Board(directory / SOCKETS, every)
+    boards = SocketBoard(directory, every), SocketBoard(directory / SOCKETS, every)
     dashboard = Dashboard(
         *boards,
-        history=History(settings.run.journal),
+        history=JournalHistory(settings.run.journal),
         whatifs=WhatIfs(boards[0]),
         fleet=find_fleet(settings.membership.report_to),
         diagnoses=diagnoses or Jobs(),

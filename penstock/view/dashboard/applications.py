@@ -1,4 +1,4 @@
-"""The page of all applications: those that run, live, and those that ran."""
+"""All applications: the page of those that run, live, and that ran, and their metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from penstock.runtime.telemetry.exposition import CONTENT_TYPE, expose
 from penstock.view.dashboard import application
 from penstock.view.dashboard.history import FormerRow
 from penstock.view.dashboard.pages import Dashboard, Page, dashboard_of, show_page
-from penstock.view.dashboard.standing import Row, make_row
+from penstock.view.dashboard.standing import ApplicationRow, make_row
 from penstock.view.dashboard.streaming import stream_parts
 from penstock.view.frame import render_markup
 
@@ -45,7 +46,7 @@ async def render_parts(shared: Dashboard) -> dict[str, Markup]:
 
 
 @lru_cache(maxsize=4)
-def render_running(rows: tuple[Row, ...]) -> Markup:
+def render_running(rows: tuple[ApplicationRow, ...]) -> Markup:
     """Render the table of applications that run, or ran while they were watched."""
     return render_markup("dashboard/running.html.j2", rows=rows)
 
@@ -56,4 +57,12 @@ def render_former(rows: tuple[FormerRow, ...]) -> Markup:
     return render_markup("dashboard/former.html.j2", rows=rows, address=application.PAGE.address)
 
 
+async def show_metrics(request: Request) -> Response:
+    """Write the metrics of all applications as they stand now; one that has ended has none."""
+    seen = await dashboard_of(request).applications.look()
+    statuses = [one.status for one in seen if one.status and not one.ended]
+    return Response(await run_in_threadpool(expose, statuses), headers={"content-type": CONTENT_TYPE})
+
+
 PAGE = Page("applications", "Applications", "/", (Route("/", show), Route("/events/applications", stream)))
+METRICS = Page("metrics", "", "/metrics", (Route("/metrics", show_metrics),))

@@ -52,8 +52,8 @@ class Seen:
         return str(self.status.get("name") or self.application)
 
 
-class Board:
-    """What was seen last, and the rounds in which it is asked for; used from one event loop."""
+class SocketBoard:
+    """The last status of each application, and the rounds that ask for it; used from one event loop."""
 
     def __init__(
         self, directory: Path, every: float = EVERY_SECONDS, clock: Callable[[], float] = time.time

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from penstock.errors import BadInput, NotFound
 from penstock.units.figures import size
 from penstock.view import figures
-from penstock.view.dashboard.diagnosis_jobs import Job, Jobs
+from penstock.view.dashboard.diagnosis_jobs import DiagnosisJob, Jobs
 from penstock.view.dashboard.orders import read_body
 from penstock.view.dashboard.pages import Page, dashboard_of, show_page
 from penstock.view.dashboard.streaming import stream_parts
@@ -117,7 +117,7 @@ async def show_report(request: Request) -> Response:
     return FileResponse(job.page, media_type="text/html; charset=utf-8", headers=headers)
 
 
-def describe_job(job: Job) -> dict[str, Any]:
+def describe_job(job: DiagnosisJob) -> dict[str, Any]:
     """Return a diagnosis as it is shown."""
     state = "at work" if job.ended is None else "failed" if job.error else "done"
     return {
@@ -133,7 +133,7 @@ def describe_job(job: Job) -> dict[str, Any]:
     }
 
 
-def _render(job: Job) -> Markup:
+def _render(job: DiagnosisJob) -> Markup:
     return render_markup("dashboard/diagnosis_state.html.j2", job=describe_job(job))
 
 

@@ -20,7 +20,7 @@ import orjson
 from penstock.diagnose.path.spans import Span
 from penstock.errors import ActionFailed, BadInput, NotFound
 from penstock.units.figures import size
-from penstock.view.dashboard.streaming import Pace
+from penstock.view.dashboard.streaming import SteadyRounds
 
 MOST_BYTES = 2 << 30
 """Of a log that is sent; a larger one can be named by its path."""
@@ -33,13 +33,13 @@ LOOK_SECONDS, REST_SECONDS = 0.5, 10.0
 
 
 @dataclass(slots=True)
-class Job:
+class DiagnosisJob:
     """One diagnosis: what of, how far it is, and what came of it."""
 
     key: str
     name: str
     directory: Path
-    pace: Pace
+    pace: SteadyRounds
     begun: float = field(default_factory=time.time)
     progress: str = "waiting for its turn"
     error: str = ""
@@ -62,27 +62,27 @@ class Jobs:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.most_bytes = most_bytes
-        self._jobs: dict[str, Job] = {}
-        self._planned: list[tuple[Job, Path, Span]] = []
+        self._jobs: dict[str, DiagnosisJob] = {}
+        self._planned: list[tuple[DiagnosisJob, Path, Span]] = []
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
-        self._pace = Pace()
+        self._pace = SteadyRounds()
         self._room: tempfile.TemporaryDirectory[str] | None = None
 
-    def list_jobs(self) -> list[Job]:
+    def list_jobs(self) -> list[DiagnosisJob]:
         """List them, newest first."""
         return sorted(self._jobs.values(), key=lambda job: -job.begun)
 
-    def find(self, key: str) -> Job:
+    def find(self, key: str) -> DiagnosisJob:
         """Return one; NotFound where there is none."""
         if key not in self._jobs:
             raise NotFound("there is no such diagnosis any more")
         return self._jobs[key]
 
-    def diagnose(self, path: Path) -> Job:
+    def diagnose(self, path: Path) -> DiagnosisJob:
         """Diagnose what is at a path of this machine."""
         return self._start(self._make(path.name or str(path)), path, Span())
 
-    def plan(self, path: Path, span: Span) -> Job:
+    def plan(self, path: Path, span: Span) -> DiagnosisJob:
         """Have a path diagnosed as soon as the server runs."""
         job = self._make(path.name or str(path))
         self._planned.append((job, path, span))
@@ -94,7 +94,7 @@ class Jobs:
             self._start(job, path, span)
         self._planned.clear()
 
-    async def receive(self, name: str, chunks: AsyncIterator[bytes]) -> Job:
+    async def receive(self, name: str, chunks: AsyncIterator[bytes]) -> DiagnosisJob:
         """Take a log that is sent, and diagnose it; BadInput if it is too large or empty."""
         job = self._make(name)
         path = job.directory / _clean(name)
@@ -130,7 +130,7 @@ class Jobs:
             raise ActionFailed(f"the file cannot be kept: {error.strerror}") from error
         return received
 
-    def _make(self, name: str) -> Job:
+    def _make(self, name: str) -> DiagnosisJob:
         waiting = [job for job in self._jobs.values() if job.ended is None]
         if len(waiting) >= MOST_WAITING:
             raise ActionFailed(f"{len(waiting)} diagnoses are under way: wait for one to end")
@@ -140,20 +140,20 @@ class Jobs:
             self._room = tempfile.TemporaryDirectory(prefix="penstock-diagnosis-", ignore_cleanup_errors=True)
         directory = Path(self._room.name) / key
         directory.mkdir(mode=0o700)
-        job = self._jobs[key] = Job(key, name[:LONGEST_NAME], directory, self._pace)
+        job = self._jobs[key] = DiagnosisJob(key, name[:LONGEST_NAME], directory, self._pace)
         for old in [one for one in self.list_jobs() if one.ended is not None][MOST_KEPT:]:
             self._forget(old)
         return job
 
-    def _forget(self, job: Job) -> None:
+    def _forget(self, job: DiagnosisJob) -> None:
         self._jobs.pop(job.key, None)
         shutil.rmtree(job.directory, ignore_errors=True)
 
-    def _start(self, job: Job, path: Path, span: Span) -> Job:
+    def _start(self, job: DiagnosisJob, path: Path, span: Span) -> DiagnosisJob:
         job.task = asyncio.create_task(self._run(job, path, span))
         return job
 
-    async def _run(self, job: Job, path: Path, span: Span) -> None:
+    async def _run(self, job: DiagnosisJob, path: Path, span: Span) -> None:
         try:
             async with self._turns:
                 await _work(job, path, span)
@@ -166,7 +166,7 @@ class Jobs:
                 path.unlink(missing_ok=True)
 
 
-async def _work(job: Job, path: Path, span: Span) -> None:
+async def _work(job: DiagnosisJob, path: Path, span: Span) -> None:
     """Run the process to its end, and note what it says."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -192,7 +192,7 @@ async def _work(job: Job, path: Path, span: Span) -> None:
         job.error = f"the diagnosis ended with code {code}, perhaps for want of memory"
 
 
-def _note(job: Job, said: dict[str, Any]) -> None:
+def _note(job: DiagnosisJob, said: dict[str, Any]) -> None:
     job.progress = str(said.get("progress", job.progress))
     job.error = str(said.get("error", job.error))
     job.answers = said.get("answers", job.answers)

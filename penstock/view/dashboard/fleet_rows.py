@@ -23,7 +23,7 @@ COLUMNS = (
     ("rule", "decided in the last hour", False),
     ("at", "heard of", True),
 )
-"""What is shown: the column to sort by, its heading, and whether it holds numbers."""
+"""The columns shown: the column to sort by, its heading, and whether it holds numbers."""
 MOST_DECISIONS = 100
 KINDS = {
     "all": "all",

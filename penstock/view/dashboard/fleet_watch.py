@@ -14,7 +14,7 @@ from penstock.fleet.places import STATUS, parse_place
 from penstock.fleet.remembered import RememberedFleet
 from penstock.fleet.status import HOUR, summarise_fleet
 from penstock.view.dashboard import fleet_rows
-from penstock.view.dashboard.streaming import Pace
+from penstock.view.dashboard.streaming import SteadyRounds
 from penstock.view.fleet import list_figures
 from penstock.view.frame import render_markup
 
@@ -33,7 +33,7 @@ class FleetWatch:
         self._lock = threading.Lock()
         self._read: tuple[object, object, FleetListing] | None = None
         self._sums: tuple[int, float, Markup] = (0, 0.0, Markup(""))
-        self._pace = Pace()
+        self._pace = SteadyRounds()
         self.version = 0
 
     def render_sums(self) -> Markup:

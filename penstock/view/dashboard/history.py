@@ -43,7 +43,7 @@ class FormerRow:
     saved: str
 
 
-class History:
+class JournalHistory:
     """The journal as the dashboard reads it; where there is none yet, there is no past."""
 
     def __init__(self, place: str, clock: Callable[[], float] = time.monotonic) -> None:

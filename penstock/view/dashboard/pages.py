@@ -1,4 +1,4 @@
-"""What a page of the dashboard is, and how it reaches what it shows."""
+"""A page of the dashboard, and how it reaches the data that it shows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from starlette.routing import BaseRoute
 
 from penstock.view.dashboard.access import Access
 from penstock.view.dashboard.assets import Assets
-from penstock.view.dashboard.board import Board
+from penstock.view.dashboard.board import SocketBoard
 from penstock.view.dashboard.diagnosis_jobs import Jobs
 from penstock.view.dashboard.fleet_watch import FleetWatch
-from penstock.view.dashboard.history import History
+from penstock.view.dashboard.history import JournalHistory
 from penstock.view.dashboard.whatif import WhatIfs
 from penstock.view.frame import installed_version, render_template
 
@@ -53,9 +53,9 @@ class Page:
 class Dashboard:
     """All that the pages share; `applications` and `pipelines` are the boards of their control sockets."""
 
-    applications: Board
-    pipelines: Board
-    history: History
+    applications: SocketBoard
+    pipelines: SocketBoard
+    history: JournalHistory
     whatifs: WhatIfs
     fleet: FleetWatch | None
     diagnoses: Jobs

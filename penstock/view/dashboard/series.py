@@ -1,4 +1,4 @@
-"""What the charts of one application show, as columns that its script draws."""
+"""The data of one application's charts, as columns that its script draws."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Plain = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ApplicationState:
     """A word for how an application stands, and why."""
 
     word: str
@@ -28,19 +28,19 @@ class State:
         return self.word.replace(" ", "-")
 
 
-def judge_state(seen: Seen) -> State:
+def judge_state(seen: Seen) -> ApplicationState:
     """Say in one word how an application stands; the first that applies of what matters most."""
     status = seen.status
     if seen.ended:
-        return State("ended", f"last seen at {figures.clock(seen.at)}")
+        return ApplicationState("ended", f"last seen at {figures.clock(seen.at)}")
     if (silent := _tell_silence(seen)) is not None:
-        return State("no heartbeat", silent)
+        return ApplicationState("no heartbeat", silent)
     if status.get("paused"):
-        return State("paused", str(status.get("pause_reason") or ""))
+        return ApplicationState("paused", str(status.get("pause_reason") or ""))
     if status.get("error"):
-        return State("stepped aside", str(status["error"]))
+        return ApplicationState("stepped aside", str(status["error"]))
     if not status.get("recent"):
-        return State("starting", "no batch was seen yet")
+        return ApplicationState("starting", "no batch was seen yet")
     return _judge_pace(status)
 
 
@@ -51,14 +51,14 @@ def _tell_silence(seen: Seen) -> str | None:
     return seen.trouble
 
 
-def _judge_pace(status: Plain) -> State:
+def _judge_pace(status: Plain) -> ApplicationState:
     behind = tell_behind(status)
     if status.get("action_in_flight"):
-        return State("behind" if behind else "keeps up", describe_action_in_flight(status))
+        return ApplicationState("behind" if behind else "keeps up", describe_action_in_flight(status))
     obstacle = _find_obstacle(status)
     if obstacle is not None:
-        return State("held back", obstacle)
-    return State("behind", behind) if behind else State("keeps up")
+        return ApplicationState("held back", obstacle)
+    return ApplicationState("behind", behind) if behind else ApplicationState("keeps up")
 
 
 def _find_obstacle(status: Plain) -> str | None:
@@ -74,13 +74,13 @@ def _find_obstacle(status: Plain) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ApplicationRow:
     """An application in the table, every figure written out."""
 
     key: str
     name: str
     note: str
-    state: State
+    state: ApplicationState
     rate: str
     offered: str
     backlog: str
@@ -95,13 +95,13 @@ class Row:
     address: str
 
 
-def make_row(seen: Seen, address: str) -> Row:
+def make_row(seen: Seen, address: str) -> ApplicationRow:
     """Write one application's row."""
     status, last = seen.status, last_point(seen.status)
     waiting = count_backlog_seconds(last)
     period = last.get("period_seconds")
     used, saved = describe_cost(status.get("usage") or {})
-    return Row(
+    return ApplicationRow(
         key=seen.key,
         name=seen.name,
         note=_describe(seen),

@@ -17,7 +17,7 @@ from penstock.errors import BadInput, PenstockError
 from penstock.view.dashboard.application import PATH as APPLICATION
 from penstock.view.dashboard.application import find_application
 from penstock.view.dashboard.bin_map import MEASURES, Place, describe_map, describe_plans, find_places
-from penstock.view.dashboard.board import Board
+from penstock.view.dashboard.board import SocketBoard
 from penstock.view.dashboard.orders import read_body
 from penstock.view.dashboard.pages import Page, dashboard_of, show_page, who_asks
 from penstock.view.dashboard.streaming import stream_parts
@@ -35,7 +35,7 @@ Plain = Mapping[str, Any]
 class StateWatch:
     """The state of one application as it was last asked for, however many browsers look at it."""
 
-    def __init__(self, board: Board, key: str) -> None:
+    def __init__(self, board: SocketBoard, key: str) -> None:
         self._board, self._key = board, key
         self._asking = asyncio.Lock()
         self._asked_at = float("-inf")

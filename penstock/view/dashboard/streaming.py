@@ -16,13 +16,13 @@ Parts = Mapping[str, Any]
 
 
 class Rounds(Protocol):
-    """What comes back from time to time; `Board` does, after each look at the applications."""
+    """Something that works in rounds, such as `SocketBoard`, which looks at all applications in each."""
 
     def follow(self) -> AsyncIterator[None]:
         """Come back after each round."""
 
 
-class Pace:
+class SteadyRounds:
     """Comes back every so often, until it is closed."""
 
     def __init__(self) -> None:

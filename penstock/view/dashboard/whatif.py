@@ -10,7 +10,7 @@ from penstock.dataflow.costs.foresight import Foreseen, Outlook, Span, foresee, 
 from penstock.errors import PenstockError
 from penstock.runtime.pace import count_executors_needed
 from penstock.view import figures
-from penstock.view.dashboard.board import Board, Seen
+from penstock.view.dashboard.board import Seen, SocketBoard
 
 LEAST_SHOWN, MOST_SHOWN = 8, 64
 KEPT = 64
@@ -21,7 +21,7 @@ Plain = Mapping[str, Any]
 class WhatIfs:
     """The rows of each application, computed once for all browsers whenever its costs may have changed."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: SocketBoard) -> None:
         self._board = board
         self._known: dict[str, tuple[object, dict[str, Any]]] = {}
 

@@ -16,7 +16,7 @@ from penstock.pipeline import Pipeline, files
 from penstock.pipeline.actuator import BoardActuator
 from penstock.pipeline.batches import BatchDone, InstanceWork
 from penstock.pipeline.board import Board
-from penstock.pipeline.monitor import Monitor, Reading
+from penstock.pipeline.monitor import Monitor, TopicReading
 from penstock.runtime.loop import Loop, LoopSettings
 from penstock.runtime.ports import Ports
 from penstock.settings.model import Settings
@@ -101,7 +101,7 @@ class VirtualPipeline:
     def observe(self, now: float) -> OperatorWindow | NotReady:
         """Return the monitor's window."""
         return self.monitor.observe(
-            now, self.board.wanted, {"split": {"sentences": Reading(self.rate, self.waiting["split"])}}
+            now, self.board.wanted, {"split": {"sentences": TopicReading(self.rate, self.waiting["split"])}}
         )
 
     def pass_batch(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import ActionFailed, BadInput
 from penstock.view.dashboard.access import Access
-from penstock.view.dashboard.diagnosis_jobs import MOST_WAITING, Job, Jobs
+from penstock.view.dashboard.diagnosis_jobs import MOST_WAITING, DiagnosisJob, Jobs
 from tests.view.dashboard.served import read_events, served
 from tests.view.dashboard.test_access import read_csrf
 
@@ -56,7 +56,7 @@ async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
         yield part
 
 
-async def receive(jobs: Jobs, *parts: bytes, name: str = "log") -> Job:
+async def receive(jobs: Jobs, *parts: bytes, name: str = "log") -> DiagnosisJob:
     job = await jobs.receive(name, chunks(*parts))
     assert job.task is not None
     await job.task
@@ -91,7 +91,7 @@ def test_what_was_sent_is_ours_alone_and_gone_when_it_was_read(jobs: Jobs, tmp_p
         modes.append(stat.S_IMODE(list_left(jobs)[0].parent.stat().st_mode))
         assert list_left(jobs)[0].parent.parent.parent == Path(jobs._room.name).parent  # type: ignore[union-attr]
 
-    async def run() -> Job:
+    async def run() -> DiagnosisJob:
         job = await jobs.receive("../../etc/passwd", peek())
         assert job.task is not None
         await job.task

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from penstock.view.dashboard.memory_rows import describe_memory
+from penstock.view.dashboard.memory import describe_memory
 from tests.view.dashboard.served import FakeApplication, served
 
 GIB = 1024**3

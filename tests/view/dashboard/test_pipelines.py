@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from penstock.runtime.control import ControlServer
-from penstock.view.dashboard.pipeline_map import WIDTHS, describe_pipeline, find_strength
+from penstock.view.dashboard.pipelines import WIDTHS, describe_pipeline, find_strength
 from tests.view.dashboard.served import read_events, served
 
 

@@ -13,7 +13,7 @@ from penstock.decide.policy import Policy
 from penstock.decide.sage.settings import SageSettings
 from penstock.fleet.admission import Admission
 from penstock.fleet.agent import FleetPolicy
-from penstock.fleet.budget import ChangeBudget
+from penstock.fleet.budget import FleetBudget
 from penstock.fleet.keys import FleetKey
 from penstock.fleet.places import FleetDirectory
 from penstock.fleet.records import move_back
@@ -60,7 +60,7 @@ class Controller:
         self.leadership = leadership
         self._windows, self._directory = root / "windows", FleetDirectory(root)
         self._admission, self._settings = Admission(KEY), SageSettings()
-        self._budget = ChangeBudget(self._directory)
+        self._budget = FleetBudget(self._directory)
         self._checkpoint = root / "state"
         self._batch, self._read = 0, set[str]()
         self._fault, self._held_up = fault, list[tuple[int, Path]]()

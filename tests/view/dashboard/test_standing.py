@@ -1,0 +1,66 @@
+"""How an application stands: the dashboard, the Spark UI tab and the metric mean the same by behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.dataflow.window import SlotQuery
+from penstock.runtime.pace import describe_pace
+from penstock.runtime.status import summarise_timeline
+from penstock.runtime.telemetry.catalog import BY_NAME
+from penstock.runtime.timeline import RecentTimeline
+from penstock.view.dashboard.board import Seen
+from penstock.view.dashboard.standing import judge_state
+from tests.fakes import a_query, a_window
+
+BEHIND = BY_NAME["penstock_query_behind"]
+
+
+def status_of(*queries: SlotQuery) -> dict:
+    timeline = RecentTimeline()
+    timeline.saw(10.0, a_window(queries=queries), None)
+    return summarise_timeline(timeline)
+
+
+@pytest.mark.parametrize(
+    ("query", "word", "why"),
+    [
+        (a_query(offered=100.0, backlog=0.0, batch_seconds=(8.0,)), "keeps up", ""),
+        (a_query(offered=100.0, backlog=900.0, batch_seconds=(8.0,)), "keeps up", ""),
+        # between one period's records and two
+        (a_query(offered=100.0, backlog=1500.0, batch_seconds=(8.0,)), "behind", "15 s of input wait"),
+        # above its period by less than noise
+        (a_query(offered=100.0, backlog=0.0, batch_seconds=(10.3,)), "keeps up", ""),
+        (a_query(offered=100.0, backlog=0.0, batch_seconds=(12.0,)), "behind", "a batch takes 12 s of 10 s"),
+        (
+            a_query(offered=100.0, backlog=3000.0, batch_seconds=(12.0,)),
+            "behind",
+            "a batch takes 12 s of 10 s, 30 s of input wait",
+        ),
+        # nothing new comes, and nothing is read
+        (a_query(offered=0.0, observed=0.0, backlog=1200.0), "behind", "1,200 records wait"),
+        # without a trigger interval the batch is the period
+        (
+            a_query(offered=100.0, backlog=500.0, batch_seconds=(2.0,), period=None),
+            "behind",
+            "5 s of input wait",
+        ),
+    ],
+)
+def test_all_that_tell_whether_it_is_behind_agree(query: SlotQuery, word: str, why: str) -> None:
+    told = status_of(query)
+    state = judge_state(Seen("app-1", Path(), 10.0, told))
+    assert (state.word, state.why) == (word, why)
+    assert [value for _, value in BEHIND.read(told)] == [float(word == "behind")]
+    assert describe_pace(told).startswith(f"behind: {why};" if why else "keeps up;")
+
+
+def test_of_several_queries_the_late_one_is_named() -> None:
+    # added up, the backlog of both is no second of their input
+    late = a_query(name="late", offered=100.0, backlog=1500.0, batch_seconds=(2.0,))
+    calm = a_query(name="calm", offered=9000.0, backlog=0.0, batch_seconds=(8.0,))
+    told = status_of(calm, late)
+    state = judge_state(Seen("app-1", Path(), 10.0, told))
+    assert (state.word, state.why) == ("behind", "late: 15 s of input wait")
