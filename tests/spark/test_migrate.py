@@ -70,7 +70,7 @@ def run_all(spark, files, place, prepare=lambda queries: None, meanwhile=lambda:
         queries = {}
         for name in QUERIES:
             queries[name] = start(spark, name, files, place, rows[name], hold)
-            # Spark gives the Python process of `transformed` ten seconds to start, however busy the machine is
+            # one at a time: Spark gives the Python process of `transformed` ten seconds to start
             wait_for(f"a batch of {name}", lambda query=queries[name]: query.recentProgress)
         prepare(queries)
     finally:

@@ -15,7 +15,7 @@ from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
-EVENTS, FILES = 50_000, 2
+EVENTS, FILES = 50_000, 3
 STREAM = Nexmark(
     seed=3,
     events_per_second=1000,
@@ -69,7 +69,7 @@ def answers(spark, directory, tmp_path_factory):
     """All queries at once; each reads one file of each kind a batch."""
     checkpoints = tmp_path_factory.mktemp("checkpoints")
     running = {PROCESSOR: start(spark, directory, PROCESSOR, checkpoints)}
-    # Spark gives the Python process that describes its state ten seconds to start, however busy the machine is
+    # alone: Spark gives the Python process that describes its state ten seconds to start
     wait_for("its first batch", lambda: running[PROCESSOR].lastProgress or not running[PROCESSOR].isActive)
     running |= {
         number: start(spark, directory, number, checkpoints) for number in QUERIES if number != PROCESSOR
