@@ -36,7 +36,7 @@ _STAGE = re.compile(r"^stage \d+: ")
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What findings are made of: the summary, the log of its span, and the names of the log's stages."""
+    """The material of findings: the summary, the log of its span, and the names of the log's stages."""
 
     summary: Summary
     log: ApplicationLog | None

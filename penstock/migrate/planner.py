@@ -20,7 +20,7 @@ import numpy as np
 from penstock.dataflow.moves import Bin
 from penstock.errors import BadInput
 from penstock.migrate.bins import BinState, StateView
-from penstock.migrate.packing import Choice, Packing, keep_best
+from penstock.migrate.packing import JudgedPlacement, Packing, keep_best
 from penstock.migrate.search import WORK, find_cheapest, find_evenest, part_queues
 
 TIE = 0.01
@@ -109,7 +109,7 @@ class _Problem:
         """Return the load per slot of all operators if bins could be divided."""
         return sum(packing.even() for packing in self.packings)
 
-    def is_good(self, now: Sequence[Choice], target: float) -> bool:
+    def is_good(self, now: Sequence[JudgedPlacement], target: float) -> bool:
         """Tell without a search that no placement is better by more than noise."""
         even = self.even()
         fullest = sum(packing.least_fullest() for packing in self.packings) + TOLERANCE * even
@@ -117,7 +117,7 @@ class _Problem:
         is_even = sum(one.fullest for one in now) <= max((1 + target) * even, fullest)
         return is_even and sum(one.longest for one in now) <= (1 + target) * longest
 
-    def list_assignments(self, choice: Choice) -> tuple[Assignment, ...]:
+    def list_assignments(self, choice: JudgedPlacement) -> tuple[Assignment, ...]:
         """List the bins that are elsewhere in a placement of all operators."""
         wanted = [self.workers[place] for place in choice.places.tolist()]
         return tuple(
@@ -153,14 +153,14 @@ class _Choosing:
     most: float
     all_up_to: int
 
-    def choose(self) -> Choice:
+    def choose(self) -> JudgedPlacement:
         """Choose the cheapest of those that are even enough, and of these take no longer than they must."""
         packings, even = self.problem.packings, self.problem.even()
         known = [self._begin(packing) for packing in packings]
         least = [min(choice.fullest for choice in choices) for choices in known]
         wanted = (1 + self.target) * even
         bound = min(self.most, max(wanted, sum(least) + TOLERANCE * even))
-        total = [Choice(np.zeros(0, dtype=np.intp), 0.0, 0.0, 0.0)]
+        total = [JudgedPlacement(np.zeros(0, dtype=np.intp), 0.0, 0.0, 0.0)]
         for packing, choices, own in zip(packings, known, least, strict=True):
             top = bound - (sum(least) - own)
             many = packing.count_placements() > self.all_up_to
@@ -172,18 +172,20 @@ class _Choosing:
         longest = (1 + max(self.target, TOLERANCE)) * min(one.longest for one in within)
         return min((one for one in within if one.longest <= longest), key=lambda one: one.cost)
 
-    def _begin(self, packing: Packing) -> list[Choice]:
+    def _begin(self, packing: Packing) -> list[JudgedPlacement]:
         """Return all placements of an operator, or where they are many the cheapest and an even one."""
         if packing.count_placements() <= self.all_up_to:
             return keep_best(packing.judge(places) for places in packing.all_placements())
         even = find_evenest(packing, NEAR_ENOUGH * packing.even(), self._work())
         return [packing.judge(packing.rest()), packing.judge(even)]
 
-    def _search(self, packing: Packing, known: list[Choice], least: float, top: float) -> list[Choice]:
+    def _search(
+        self, packing: Packing, known: list[JudgedPlacement], least: float, top: float
+    ) -> list[JudgedPlacement]:
         """Search an operator's placements between its least fullest load and the most that there may be."""
         alone = len(self.problem.packings) == 1
         enough, work = (1 + max(self.target, TOLERANCE)) * packing.least_longest(), self._work() / LIMITS
-        found: list[Choice] = []
+        found: list[JudgedPlacement] = []
         for limit in np.linspace(max(least, min(top, known[0].fullest)), least, LIMITS).tolist():
             places = find_cheapest(packing, limit, [one.places for one in known], work)
             parted = part_queues(packing, places, max(limit, packing.fullest(places)), enough, work)
@@ -196,8 +198,8 @@ class _Choosing:
         return WORK / len(self.problem.packings)
 
 
-def _join(first: Choice, second: Choice) -> Choice:
-    return Choice(
+def _join(first: JudgedPlacement, second: JudgedPlacement) -> JudgedPlacement:
+    return JudgedPlacement(
         np.concatenate([first.places, second.places]),
         first.fullest + second.fullest,
         first.longest + second.longest,

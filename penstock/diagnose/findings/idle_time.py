@@ -67,12 +67,12 @@ class SlotUse:
 
     @property
     def cost(self) -> float | None:
-        """What all cores cost, if there is a price."""
+        """The cost of all cores, if there is a price."""
         return self._price(self.core_seconds)
 
     @property
     def idle_cost(self) -> float | None:
-        """What the cores that nobody used cost, if there is a price."""
+        """The cost of the cores that nobody used, if there is a price."""
         return self._price(self.idle_core_seconds)
 
     def to_json(self) -> dict[str, float | None]:
