@@ -23,7 +23,7 @@ from penstock.commands.printing import Json, print_json, progress, say, terminal
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
-    from penstock.diagnose.comparison import Comparison
+    from penstock.diagnose.comparison import RunComparison
     from penstock.diagnose.diagnosis import Diagnosis
     from penstock.diagnose.path.spans import Span
 
@@ -205,7 +205,7 @@ def run_diagnosis(
     print_diagnoses(found, console)
 
 
-def _compare(path: Path, found: list[Diagnosis], against: Path, span: Span) -> Comparison:
+def _compare(path: Path, found: list[Diagnosis], against: Path, span: Span) -> RunComparison:
     """Compare one run with one other; --from and --to are about the first alone."""
     from penstock.diagnose.comparison import compare_runs
     from penstock.diagnose.diagnosis import diagnose_path

@@ -264,7 +264,7 @@ def _parse_strategy(asked: str | None) -> str | None:
     # the rooms behind it need numpy, and every command would wait for that
     from penstock.dataflow.moves import Strategy
 
-    return None if asked is None else Strategy.named(asked).value
+    return None if asked is None else Strategy.parse(asked).value
 
 
 def _carry_out(

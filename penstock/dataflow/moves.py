@@ -24,7 +24,7 @@ class Strategy(Enum):
     """A plan that a user wrote: each move at the batch that it names."""
 
     @staticmethod
-    def named(text: str) -> Strategy:
+    def parse(text: str) -> Strategy:
         """Return the strategy of this name, among those that Penstock follows by itself."""
         for strategy in Strategy:
             if strategy.value == text and strategy is not Strategy.OWN:

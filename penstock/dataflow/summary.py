@@ -284,7 +284,7 @@ def _plain_stage(stage: StageExecution) -> dict[str, Any]:
         "operator": stage.operator,
         "wall": stage.wall_seconds,
         "tasks": stage.tasks,
-        "columns": [_rounded(column) for column in columns],
+        "columns": [_round_figures(column) for column in columns],
     }
 
 
@@ -304,21 +304,21 @@ def _plain_running_stage(stage: RunningStage) -> dict[str, Any]:
         "operator": stage.operator,
         "tasks": [stage.tasks_total, stage.tasks_done, stage.tasks_running],
         "records": stage.records_done,
-        "ages": _rounded(ages if len(ages) <= MOST_TASKS else _mean(ages)),
+        "ages": _round_figures(ages if len(ages) <= MOST_TASKS else _mean(ages)),
         "done": _plain_stage(stage.done) if stage.done is not None else None,
     }
 
 
 def _plain_metrics(metrics: MetricWindow) -> dict[str, Any]:
     columns = metrics.records_in, metrics.records_out, metrics.useful_seconds, metrics.waiting_seconds
-    return {"operator": metrics.operator.tolist(), "columns": [_rounded(column) for column in columns]}
+    return {"operator": metrics.operator.tolist(), "columns": [_round_figures(column) for column in columns]}
 
 
 def _mean(column: Floats) -> Floats:
     return np.array([column.mean()]) if len(column) else column
 
 
-def _rounded(column: Floats) -> list[float]:
+def _round_figures(column: Floats) -> list[float]:
     return [float(f"{value:.{DIGITS}g}") for value in column.tolist()]
 
 

@@ -54,7 +54,7 @@ class Hold:
     reason: str
     figures: Mapping[str, float] = field(default_factory=dict)
     outlooks: tuple[Outlook, ...] = field(default=(), compare=False, repr=False)
-    """What other sizes would be foreseen from, where costs were fitted."""
+    """The basis for foreseeing other sizes, where costs were fitted."""
     stands: bool = False
 
 

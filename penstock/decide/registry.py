@@ -44,7 +44,7 @@ from penstock.units.fields import suggest_name
 from penstock.units.section import Section, Sections
 
 SLOTS, OPERATORS = "executors whose slots all operators share", "operators with instances of their own"
-"""What a policy may size."""
+"""The two things that a policy may size."""
 PLACES: Mapping[str, frozenset[str]] = {
     "run": frozenset({SLOTS}),
     "pipeline run": frozenset({OPERATORS}),

@@ -33,8 +33,8 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """What changed from another run to this one, the largest change first; changes of causes add up."""
+class RunComparison:
+    """The changes from another run to this one, the largest first; changes of causes add up."""
 
     application: str
     other: str
@@ -48,12 +48,12 @@ class Comparison:
         return asdict(self)
 
 
-def compare_runs(this: Diagnosis, other: Diagnosis) -> Comparison:
+def compare_runs(this: Diagnosis, other: Diagnosis) -> RunComparison:
     """Compare a run with another; stages that do the same are taken together, whatever their numbers."""
     total = Difference("critical path", other.whole.length_us / 1e6, this.whole.length_us / 1e6)
     causes = _list_differences(_sum_causes(other.whole), _sum_causes(this.whole))
     operators = _list_differences(_sum_operators(other.whole), _sum_operators(this.whole))
-    return Comparison(
+    return RunComparison(
         application=this.application,
         other=other.application,
         total=total,

@@ -252,7 +252,7 @@ def _build_diagnosis(
 
 @dataclass(frozen=True, slots=True)
 class _Explained:
-    """What the layer above the path says of a span: findings, what failed, idle time and what-if."""
+    """The conclusions about a span, beyond its path: findings, failed work, idle time and what-if."""
 
     findings: list[LatencyFinding]
     failed: FailedWork | None = None

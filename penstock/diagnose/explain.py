@@ -18,8 +18,7 @@ from penstock.diagnose.causes import (
 )
 from penstock.diagnose.findings.advice import Advice, advise_on_collection, advise_on_start, advise_on_state
 from penstock.diagnose.findings.driver_time import advise_on_scheduling
-from penstock.diagnose.findings.idle_time import IdleTime
-from penstock.diagnose.findings.late_executors import advise_on_late_executors
+from penstock.diagnose.findings.idle_time import IdleTime, advise_on_late_executors
 from penstock.diagnose.findings.partitions import advise_on_operator
 from penstock.diagnose.findings.stragglers import Names
 from penstock.diagnose.log.application import ApplicationLog
@@ -37,7 +36,7 @@ _STAGE = re.compile(r"^stage \d+: ")
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What findings are made of: the summary, the log of its span, and the names of the log's stages."""
+    """The material of findings: the summary, the log of its span, and the names of the log's stages."""
 
     summary: Summary
     log: ApplicationLog | None

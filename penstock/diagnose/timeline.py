@@ -70,7 +70,7 @@ class PathPiece:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What is drawn of a span; the path is one of many that are as long, or empty where it was not drawn."""
+    """A span as it is drawn; the path is one of many that are as long, or empty where it was not drawn."""
 
     start_ms: int
     end_ms: int

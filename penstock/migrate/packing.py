@@ -25,7 +25,7 @@ HAIR = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
+class JudgedPlacement:
     """A placement of one operator's bins with its three figures; smaller ones are better."""
 
     places: Places
@@ -33,7 +33,7 @@ class Choice:
     longest: float
     cost: float
 
-    def beats(self, other: Choice) -> bool:
+    def beats(self, other: JudgedPlacement) -> bool:
         """Tell whether no figure is worse than another placement's."""
         return self.fullest <= other.fullest and self.longest <= other.longest and self.cost <= other.cost
 
@@ -78,10 +78,10 @@ class Packing:
         """Return the load per slot of the fullest worker."""
         return float((self.held(places) / self.slots).max())
 
-    def judge(self, places: Places) -> Choice:
+    def judge(self, places: Places) -> JudgedPlacement:
         """Return a placement with its three figures."""
         longest = max(self.finish(places, worker) for worker in range(len(self.slots)))
-        return Choice(places, self.fullest(places), longest, self.cost(places))
+        return JudgedPlacement(places, self.fullest(places), longest, self.cost(places))
 
     def finish(self, places: Places, worker: int) -> float:
         """Return when a worker is done with its bins."""
@@ -130,9 +130,9 @@ def measure_finish(loads: Floats, slots: int) -> float:
     return max(busy)
 
 
-def keep_best(choices: Iterable[Choice]) -> list[Choice]:
+def keep_best(choices: Iterable[JudgedPlacement]) -> list[JudgedPlacement]:
     """Keep the choices that no other one beats in all three figures, the cheapest first."""
-    kept: list[Choice] = []
+    kept: list[JudgedPlacement] = []
     for choice in sorted(choices, key=lambda one: (one.cost, one.fullest, one.longest)):
         if not any(other.beats(choice) for other in kept):
             kept.append(choice)

@@ -3,12 +3,16 @@
 Operators are placed each for itself, since their stages run one after the other. For each there is a list of
 placements worth considering, all of them where they are few and what the search found where they are many;
 then one of each list is chosen so that together they are even, and after that cheap.
+
+Uneven state is planned for anew after a rest, and only if something has changed that matters: a hot bin may
+leave an executor fuller than the others wherever it lies, and to search again in every cycle would find the
+same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +20,7 @@ import numpy as np
 from penstock.dataflow.moves import Bin
 from penstock.errors import BadInput
 from penstock.migrate.bins import BinState, StateView
-from penstock.migrate.packing import Choice, Packing, keep_best
+from penstock.migrate.packing import JudgedPlacement, Packing, keep_best
 from penstock.migrate.search import WORK, find_cheapest, find_evenest, part_queues
 
 TIE = 0.01
@@ -32,6 +36,10 @@ ALL_UP_TO = 3000
 """Placements of an operator up to which all are looked at, in about 0.1 s; beyond, they are searched."""
 LIMITS = 4
 """Limits at which each of several operators is searched, to share what imbalance there may be among them."""
+REST_SECONDS = 300.0
+"""After a migration state stays where it is for so long, unless executors came or went."""
+LEAST_GAIN = 0.1
+"""A rebalancing that brings less is not worth disturbing a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,7 @@ class _Problem:
         """Return the load per slot of all operators if bins could be divided."""
         return sum(packing.even() for packing in self.packings)
 
-    def is_good(self, now: Sequence[Choice], target: float) -> bool:
+    def is_good(self, now: Sequence[JudgedPlacement], target: float) -> bool:
         """Tell without a search that no placement is better by more than noise."""
         even = self.even()
         fullest = sum(packing.least_fullest() for packing in self.packings) + TOLERANCE * even
@@ -109,7 +117,7 @@ class _Problem:
         is_even = sum(one.fullest for one in now) <= max((1 + target) * even, fullest)
         return is_even and sum(one.longest for one in now) <= (1 + target) * longest
 
-    def list_assignments(self, choice: Choice) -> tuple[Assignment, ...]:
+    def list_assignments(self, choice: JudgedPlacement) -> tuple[Assignment, ...]:
         """List the bins that are elsewhere in a placement of all operators."""
         wanted = [self.workers[place] for place in choice.places.tolist()]
         return tuple(
@@ -145,14 +153,14 @@ class _Choosing:
     most: float
     all_up_to: int
 
-    def choose(self) -> Choice:
+    def choose(self) -> JudgedPlacement:
         """Choose the cheapest of those that are even enough, and of these take no longer than they must."""
         packings, even = self.problem.packings, self.problem.even()
         known = [self._begin(packing) for packing in packings]
         least = [min(choice.fullest for choice in choices) for choices in known]
         wanted = (1 + self.target) * even
         bound = min(self.most, max(wanted, sum(least) + TOLERANCE * even))
-        total = [Choice(np.zeros(0, dtype=np.intp), 0.0, 0.0, 0.0)]
+        total = [JudgedPlacement(np.zeros(0, dtype=np.intp), 0.0, 0.0, 0.0)]
         for packing, choices, own in zip(packings, known, least, strict=True):
             top = bound - (sum(least) - own)
             many = packing.count_placements() > self.all_up_to
@@ -164,18 +172,20 @@ class _Choosing:
         longest = (1 + max(self.target, TOLERANCE)) * min(one.longest for one in within)
         return min((one for one in within if one.longest <= longest), key=lambda one: one.cost)
 
-    def _begin(self, packing: Packing) -> list[Choice]:
+    def _begin(self, packing: Packing) -> list[JudgedPlacement]:
         """Return all placements of an operator, or where they are many the cheapest and an even one."""
         if packing.count_placements() <= self.all_up_to:
             return keep_best(packing.judge(places) for places in packing.all_placements())
         even = find_evenest(packing, NEAR_ENOUGH * packing.even(), self._work())
         return [packing.judge(packing.rest()), packing.judge(even)]
 
-    def _search(self, packing: Packing, known: list[Choice], least: float, top: float) -> list[Choice]:
+    def _search(
+        self, packing: Packing, known: list[JudgedPlacement], least: float, top: float
+    ) -> list[JudgedPlacement]:
         """Search an operator's placements between its least fullest load and the most that there may be."""
         alone = len(self.problem.packings) == 1
         enough, work = (1 + max(self.target, TOLERANCE)) * packing.least_longest(), self._work() / LIMITS
-        found: list[Choice] = []
+        found: list[JudgedPlacement] = []
         for limit in np.linspace(max(least, min(top, known[0].fullest)), least, LIMITS).tolist():
             places = find_cheapest(packing, limit, [one.places for one in known], work)
             parted = part_queues(packing, places, max(limit, packing.fullest(places)), enough, work)
@@ -188,10 +198,70 @@ class _Choosing:
         return WORK / len(self.problem.packings)
 
 
-def _join(first: Choice, second: Choice) -> Choice:
-    return Choice(
+def _join(first: JudgedPlacement, second: JudgedPlacement) -> JudgedPlacement:
+    return JudgedPlacement(
         np.concatenate([first.places, second.places]),
         first.fullest + second.fullest,
         first.longest + second.longest,
         first.cost + second.cost,
     )
+
+
+class UnevenState:
+    """The queries whose state is worth planning for, and what was found for which no better place exists."""
+
+    def __init__(self, balance: Callable[[StateView], Sequence[Assignment]]) -> None:
+        self._balance = balance
+        self._until, self._executors = float("-inf"), frozenset[str]()
+        self._settled: dict[str, StateView] = {}
+
+    def rests(self, now: float, executors: frozenset[str]) -> bool:
+        """Tell whether state was moved a short while ago among the same executors."""
+        return now < self._until and executors == self._executors
+
+    def find(self, now: float, executors: frozenset[str], views: Sequence[StateView]) -> list[StateView]:
+        """Return the views that have a better placement; a rest begins if there are any."""
+        uneven = [view for view in views if self._improves(view)]
+        self._until, self._executors = (now + REST_SECONDS if uneven else now), executors
+        return uneven
+
+    def settle(self, views: Sequence[StateView]) -> None:
+        """Remember views for which nothing is worth a move."""
+        self._settled |= {view.query: view for view in views}
+
+    def _improves(self, view: StateView) -> bool:
+        settled = self._settled.get(view.query)
+        if settled is not None and not has_changed(settled, view):
+            return False
+        if self._balance(view):
+            return True
+        self.settle([view])
+        return False
+
+
+def has_changed(before: StateView, now: StateView) -> bool:
+    """Tell whether executors, places, loads or sizes differ so much that another placement may be worth it.
+
+    Loads and sizes count in parts of what a slot has on average: what grows everywhere alike moves nothing.
+    """
+    if _list_slots(before) != _list_slots(now) or before.placement() != now.placement():
+        return True
+    if {state.bin for state in before.bins} != {state.bin for state in now.bins}:
+        return True
+    if abs(now.imbalance() - before.imbalance()) >= LEAST_GAIN:
+        return True
+    slots = sum(_list_slots(now).values())
+    sizes = [{state.bin: float(state.bytes) for state in view.bins} for view in (before, now)]
+    return _differ(before.loads(), now.loads(), slots) or _differ(sizes[0], sizes[1], slots)
+
+
+def _list_slots(view: StateView) -> dict[str, int]:
+    return {worker.worker: max(1, worker.slots) for worker in view.workers}
+
+
+def _differ(before: Mapping[Bin, float], now: Mapping[Bin, float], slots: int) -> bool:
+    """Tell whether any bin has another part of the whole, by as much as is worth a move."""
+    was, is_ = sum(before.values()), sum(now.values())
+    if was <= 0 or is_ <= 0:
+        return (was > 0) != (is_ > 0)
+    return any(abs(now[bin_] / is_ - before[bin_] / was) * slots >= LEAST_GAIN for bin_ in now)

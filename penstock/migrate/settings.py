@@ -17,7 +17,7 @@ def _name_strategy(written: object) -> object:
     if not isinstance(written, str):
         return written
     try:
-        return Strategy.named(written)
+        return Strategy.parse(written)
     except BadInput as error:
         raise ValueError(str(error)) from None
 

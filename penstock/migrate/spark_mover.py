@@ -17,13 +17,12 @@ from penstock.migrate.bins import StateView
 from penstock.migrate.migration import join_outcomes
 from penstock.migrate.mover import MovesEnded, Planned
 from penstock.migrate.plan import propose_moves, schedule
-from penstock.migrate.planner import Assignment, balance, drain
+from penstock.migrate.planner import LEAST_GAIN, Assignment, UnevenState, balance, drain
 from penstock.migrate.settings import MigrationSettings
 from penstock.migrate.spark_migrator import SparkMigrator
 from penstock.migrate.spark_placement import SparkPlacement
 from penstock.migrate.spark_repartition import SparkBins
 from penstock.migrate.spark_views import Loads, SparkViews
-from penstock.migrate.unevenness import LEAST_GAIN, UnevenState
 from penstock.observe.spark_session import can_change_executors
 
 _LOG = logging.getLogger(__name__)

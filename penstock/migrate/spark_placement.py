@@ -244,7 +244,9 @@ def _measure_files(files: Mapping[str, int]) -> StoredSize:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _StatefulNode:
+    """A node of a query's plan that keeps state, with its stage and stores."""
+
     stage: int
     operator: int
     partitions: int
@@ -252,7 +254,7 @@ class _Found:
     stores: tuple[str, ...]
 
 
-def _find_stateful(node: Any, counter: list[int], stage: int) -> Iterator[_Found]:
+def _find_stateful(node: Any, counter: list[int], stage: int) -> Iterator[_StatefulNode]:
     """Find the nodes with state, each with the number of its stage: an exchange begins another."""
     if "Exchange" in str(node.getClass().getSimpleName()):
         counter[0] += 1
@@ -265,10 +267,10 @@ def _find_stateful(node: Any, counter: list[int], stage: int) -> Iterator[_Found
         yield from _find_stateful(children.apply(number), counter, stage)
 
 
-def _describe_node(node: Any, info: Any, stage: int) -> _Found:
+def _describe_node(node: Any, info: Any, stage: int) -> _StatefulNode:
     names = _call_if_known(node, "stateStoreNames")
     stores = tuple(str(names.apply(number)) for number in range(names.size())) if names else ()
-    return _Found(
+    return _StatefulNode(
         stage, int(info.operatorId()), int(info.numPartitions()), str(info.checkpointLocation()), stores
     )
 
@@ -283,8 +285,8 @@ def _call_if_known(node: Any, method: str) -> Any:
         raise
 
 
-def _group_by_stage(query: RunningQuery, found: Iterable[_Found]) -> tuple[StateStage, ...]:
-    by_stage: dict[int, list[_Found]] = {}
+def _group_by_stage(query: RunningQuery, found: Iterable[_StatefulNode]) -> tuple[StateStage, ...]:
+    by_stage: dict[int, list[_StatefulNode]] = {}
     for one in found:
         by_stage.setdefault(one.stage, []).append(one)
     stages = []

@@ -41,7 +41,7 @@ class BatchAnalysis:
             return None
         begun = self._spent()
         try:
-            return _analysed(progress, jobs, stages, cores, slots)
+            return _analyse_batch(progress, jobs, stages, cores, slots)
         except (KeyError, TypeError, ValueError) as error:
             raise BadMetrics(f"batch {progress.batch_id} cannot be analysed: {error!r}") from error
         finally:
@@ -56,7 +56,7 @@ class BatchAnalysis:
             del self._resume[next(iter(self._resume))]
 
 
-def _analysed(
+def _analyse_batch(
     progress: BatchProgress,
     jobs: Sequence[Fields],
     stages: Sequence[StageTasks],

@@ -32,7 +32,7 @@ def fetch_page(url: str, seconds: float, largest: int, accept: str = "*/*") -> b
 
 
 class NotTaken(BadInput):
-    """What was posted was not taken; where `is_final` it never will be."""
+    """A refused post; where `is_final`, it will never be taken."""
 
     def __init__(self, told: str, is_final: bool) -> None:
         super().__init__(told)

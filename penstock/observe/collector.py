@@ -11,7 +11,7 @@ from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.dataflow.metrics import RunningBatch
 from penstock.dataflow.window import CriticalWindow, LaggingExecutor, SlotQuery, SourceRate
 from penstock.observe.executors.lagging import BATCHES_POOLED, find_lagging_lately
-from penstock.observe.latency import Latency, MeasuredBy, measured, over_batches
+from penstock.observe.latency import Latency, MeasuredBy, measure_latency, over_batches
 from penstock.observe.observed_batch import (
     ObservedBatch,
     describe_execution,
@@ -107,7 +107,7 @@ class QueryCollector:
         self.newest = batch.progress
         if batch.progress.executed:
             arrivals = [track.arrivals for track in self._tracks if track.arrivals is not None]
-            latency = measured(batch.progress, arrivals)
+            latency = measure_latency(batch.progress, arrivals)
             lagging = self._find_lagging(batch) if batch.settled else ()
             settled = batch.settled and not lagging
             kept = replace(batch, latency=latency, files=self._files_of_batch())
@@ -198,7 +198,7 @@ class QueryCollector:
                 # no batch has told the records of a file yet, but this one's tasks have read a part
                 track.expected_records_per_file = sum(read.values()) / track.running_files or math.nan
         period = self.period_seconds or run.batch.seconds
-        offers = [track.offered(start, now, period, at_rest=False) for track in self._tracks]
+        offers = [track.measure_offered(start, now, period, at_rest=False) for track in self._tracks]
         return SlotQuery(
             query_id=self.query_id,
             name=self.name,
@@ -289,7 +289,7 @@ class QueryCollector:
         sources = [
             OfferedToSource(
                 source.input_records,
-                *track.offered(start, now, period, at_rest=not self.is_working),
+                *track.measure_offered(start, now, period, at_rest=not self.is_working),
                 told_by_reading=track.told_by_reading,
                 problem=track.problem,
             )

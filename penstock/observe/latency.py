@@ -90,7 +90,7 @@ def _arrival(samples: Sequence[OfferedSample], number: float) -> float:
     return samples[-1].at
 
 
-def measured(progress: BatchProgress, arrivals: Iterable[Arrivals]) -> Latency | None:
+def measure_latency(progress: BatchProgress, arrivals: Iterable[Arrivals]) -> Latency | None:
     """Measure the latency of one batch; None where it read nothing, or nothing is known of its records."""
     if progress.input_records <= 0:
         return None

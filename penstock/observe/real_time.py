@@ -46,7 +46,7 @@ class RealTimeQueries:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is not known of them."""
+        """A warning for each query whose tasks are not known yet."""
         return tuple(
             f"query {need.name} runs in {need.mode}, and its tasks are not known yet: it has no slot reserved"
             for need in self._needs.values()

@@ -125,7 +125,7 @@ class OutsideReadings:
         track = self._tracks[name].get(number)
         if track is None:
             return TopicReading(math.nan, 0.0)
-        return TopicReading(*track.offered(start, now, self._period, at_rest=False))
+        return TopicReading(*track.measure_offered(start, now, self._period, at_rest=False))
 
     def _follow(self, name: str, query: RunningQuery, now: float) -> None:
         newest = self._newest.get(name)

@@ -121,7 +121,7 @@ class StateControl:
 
 
 def _chosen(strategy: str | None) -> Strategy | None:
-    return None if strategy is None else Strategy.named(strategy)
+    return None if strategy is None else Strategy.parse(strategy)
 
 
 def _executor(request: Mapping[str, Any]) -> str:

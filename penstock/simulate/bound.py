@@ -53,7 +53,7 @@ class Bound:
 
 def find_bound(experiment: Experiment, seed: int = 0, allowed: float = ALLOWED) -> Bound:
     """Find the predictor and the margin that hold least while they are short in few enough seconds."""
-    search = _Search(experiment, seed)
+    search = _BoundSearch(experiment, seed)
     best: tuple[float, float, str, Integers] | None = None
     for name, predicted in search.predictions():
         for spare in SPARES if search.fails else SPARES[:1]:
@@ -69,13 +69,15 @@ def find_bound(experiment: Experiment, seed: int = 0, allowed: float = ALLOWED) 
 
 @dataclass(frozen=True, eq=False)
 class _Found:
+    """The sizes that one margin gives, how short they are, and their cost."""
+
     short: float
     cost: float
     margin: float
     sizes: Integers
 
 
-class _Search:
+class _BoundSearch:
     """One experiment, its readings, and what sizes could take in each second."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:

@@ -25,7 +25,7 @@ class Comparison:
     oracle: Integers
     runs: tuple[tuple[Run, Measures], ...]
     bound: Bound | None = None
-    """What no controller could do much better, however it decides."""
+    """A run that no controller could beat by much, however it decides."""
 
     def to_json(self) -> dict[str, Any]:
         """Return one JSON-ready object."""

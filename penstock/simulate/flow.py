@@ -66,7 +66,7 @@ class Flow(NamedTuple):
 
 
 class Ages(NamedTuple):
-    """What the age of records follows from; a row for each second."""
+    """The values that the age of records follows from; a row for each second."""
 
     arrived_by: Floats
     """Records that had arrived before an operator when a second began, and when the last one ended."""

@@ -45,8 +45,8 @@ LEAST_CAPACITY = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """What one window asked for: the un-rounded need of each unit, and the rate that it was for."""
+class WindowNeed:
+    """The un-rounded need of each unit in one window, and the rate that it was for."""
 
     end: float
     seconds: float
@@ -163,7 +163,7 @@ def recommend(
 
 
 def list_limits(
-    recording: Recording, demands: Sequence[Demand | None], best: Choice, most: int
+    recording: Recording, demands: Sequence[WindowNeed | None], best: Choice, most: int
 ) -> tuple[str, ...]:
     """Say what a replay of this journal cannot know."""
     sizes = [sum(window.parallelism.values()) for window in recording.windows]
@@ -186,7 +186,7 @@ def list_limits(
     return tuple(limits)
 
 
-def _find_demands(recording: Recording, goals: Goals) -> list[Demand | None]:
+def _find_demands(recording: Recording, goals: Goals) -> list[WindowNeed | None]:
     """Find what each window needed; None where the policy could not tell. Too little history is bad input."""
     windows = recording.windows
     span = windows[-1].end - windows[0].start
@@ -203,7 +203,7 @@ def _find_demands(recording: Recording, goals: Goals) -> list[Demand | None]:
     return demands
 
 
-def _find_demand(judge: Ds2Policy, window: ApplicationWindow) -> Demand | None:
+def _find_demand(judge: Ds2Policy, window: ApplicationWindow) -> WindowNeed | None:
     answer = judge.propose(window)
     if not isinstance(answer, Hold | Scale):
         return None
@@ -220,7 +220,7 @@ def _find_demand(judge: Ds2Policy, window: ApplicationWindow) -> Demand | None:
         }
     if not need or not all(0 < value < math.inf for value in need.values()):
         return None
-    return Demand(window.end, window.end - window.start, offered, need)
+    return WindowNeed(window.end, window.end - window.start, offered, need)
 
 
 def _list_scaled(window: ApplicationWindow) -> list[str]:
@@ -233,7 +233,7 @@ def _list_scaled(window: ApplicationWindow) -> list[str]:
     ]
 
 
-def _find_latency(recording: Recording, demands: Sequence[Demand | None]) -> float:
+def _find_latency(recording: Recording, demands: Sequence[WindowNeed | None]) -> float:
     """Return the usual latency of windows whose size was enough; 0 where none was seen."""
     seen = [
         query.latency_seconds
@@ -274,7 +274,7 @@ class _Judge:
     """Judges the sizes that settings would have held by what each window needed."""
 
     recording: Recording
-    demands: Sequence[Demand | None]
+    demands: Sequence[WindowNeed | None]
     usual_latency: float
 
     @staticmethod
@@ -321,6 +321,6 @@ class _Judge:
         }
 
 
-def _share(size: Mapping[str, int], demand: Demand) -> float:
+def _share(size: Mapping[str, int], demand: WindowNeed) -> float:
     """Return the least of what is held over what is needed."""
     return min(size.get(unit, 0) / need for unit, need in demand.need.items())

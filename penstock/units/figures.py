@@ -48,6 +48,11 @@ def spark_size(value: float) -> str:
     return f"{mebibytes // 1024}g" if mebibytes % 1024 == 0 else f"{mebibytes}m"
 
 
+def spark_mebibytes(value: float) -> str:
+    """Write a size in mebibytes, rounded up: sizes to be compared are then all in one unit."""
+    return f"{math.ceil(value / _MEBIBYTE)}m"
+
+
 def scale_spark_size(written: str, factor: float) -> str:
     """Write the size of a Spark setting times a factor; one that cannot be read counts as Spark's 1g."""
     return spark_size(read_spark_size(written) * factor)

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from penstock.diagnose.answer import advise, describe_settings
-from penstock.diagnose.comparison import Comparison
+from penstock.diagnose.comparison import RunComparison
 from penstock.diagnose.diagnosis import Diagnosis
 from penstock.diagnose.findings.failed_work import FailedWork
 from penstock.diagnose.findings.idle_time import SlotUse
@@ -39,7 +39,7 @@ def print_diagnoses(found: Sequence[Diagnosis], console: Console) -> None:
         _print_diagnosis(diagnosis, console)
 
 
-def print_comparison(found: Comparison, console: Console) -> None:
+def print_comparison(found: RunComparison, console: Console) -> None:
     """Print what changed from another run to this one."""
     console.print(f"[bold]against {escape(found.other)}: {escape(found.answer)}[/bold]")
     table = Table(title="seconds of the critical path", title_justify="left")

@@ -11,7 +11,13 @@ from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import MetricWindow
 from penstock.dataflow.window import OperatorQuery, OperatorWindow, SourceRate
 from penstock.decide.autrascale.score import SearchSpace, bootstrap_sizes, recommend
-from penstock.decide.autrascale.search import RateModel, Scoring, bound_search, choose_next_size, train_model
+from penstock.decide.autrascale.search import (
+    RateModel,
+    ScoringGoal,
+    bound_search,
+    choose_next_size,
+    train_model,
+)
 from penstock.decide.autrascale.settings import AutraScaleSettings
 from penstock.decide.ds2.policy import Ds2Policy
 from penstock.decide.goals import Goals, SizeBounds
@@ -27,7 +33,7 @@ AUTRASCALE_OPERATORS = (2, 4, 6, 8, 10)
 OWN_SAMPLES = 3
 """Real samples at the new rate when a model is transferred to it."""
 AUTRASCALE, BOUNDS = AutraScaleSettings(), SizeBounds(most=40)
-SCORING = Scoring(0.2, AUTRASCALE.latency_weight)
+SCORING = ScoringGoal(0.2, AUTRASCALE.latency_weight)
 
 
 def run_decision(extent: Extent, progress: Progress) -> Measurement:

@@ -88,11 +88,11 @@ def test_a_plan_written_is_the_plan_read(entries: list[tuple[int, int]]) -> None
 
 
 def test_the_names_of_strategies() -> None:
-    assert Strategy.named("all-at-once") is Strategy.ALL_AT_ONCE
+    assert Strategy.parse("all-at-once") is Strategy.ALL_AT_ONCE
     with pytest.raises(BadInput, match="unknown strategy 'swift': fluid, batched, optimized or all-at-once"):
-        Strategy.named("swift")
+        Strategy.parse("swift")
     with pytest.raises(BadInput):
-        Strategy.named("own")
+        Strategy.parse("own")
 
 
 @given(st.text(min_size=1), st.integers(0, 99), st.integers(0, 9999))

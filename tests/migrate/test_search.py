@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.migrate.packing import Choice, Packing, Places, keep_best, measure_finish
+from penstock.migrate.packing import JudgedPlacement, Packing, Places, keep_best, measure_finish
 from penstock.migrate.search import STEP, Search, find_cheapest, find_evenest, part_queues
 from tests.migrate.placements import deal_best
 
@@ -82,7 +82,9 @@ def test_what_is_kept_is_as_good_as_what_is_not(packing: Packing) -> None:
 
 def test_equal_choices_are_kept_once() -> None:
     places = np.zeros(1, dtype=np.intp)
-    assert len(keep_best([Choice(places, 1.0, 1.0, 1.0), Choice(places, 1.0, 1.0, 1.0)])) == 1
+    assert (
+        len(keep_best([JudgedPlacement(places, 1.0, 1.0, 1.0), JudgedPlacement(places, 1.0, 1.0, 1.0)])) == 1
+    )
 
 
 @settings(max_examples=60)

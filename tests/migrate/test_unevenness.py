@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.dataflow.moves import Bin
 from penstock.migrate.bins import BinState, StateView, Worker
-from penstock.migrate.planner import balance
-from penstock.migrate.unevenness import LEAST_GAIN, REST_SECONDS, UnevenState, has_changed
+from penstock.migrate.planner import LEAST_GAIN, REST_SECONDS, UnevenState, balance, has_changed
 
 HERE = frozenset({"1", "2"})
 

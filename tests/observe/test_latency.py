@@ -8,7 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.observe.latency import Arrivals, Latency, MeasuredBy, arrivals_between, measured, over_batches
+from penstock.observe.latency import (
+    Arrivals,
+    Latency,
+    MeasuredBy,
+    arrivals_between,
+    measure_latency,
+    over_batches,
+)
 from penstock.observe.progress import EventTimes
 from penstock.observe.sources.offered import OfferedSample
 from tests.observe.test_collector import (
@@ -92,31 +99,31 @@ ARRIVED = Arrivals(mean=97.0, oldest=95.0, records=100)
 
 def test_a_batch_by_its_arrivals():
     # committed at 102
-    assert measured(batch(), [ARRIVED]) == Latency(5.0, 7.0, 100, MeasuredBy.ARRIVALS)
+    assert measure_latency(batch(), [ARRIVED]) == Latency(5.0, 7.0, 100, MeasuredBy.ARRIVALS)
 
 
 def test_sources_count_by_their_records():
     other = Arrivals(mean=100.0, oldest=99.0, records=300)
-    found = measured(batch(), [ARRIVED, other])
+    found = measure_latency(batch(), [ARRIVED, other])
     assert found.mean == pytest.approx(102 - (97 + 3 * 100) / 4)
     assert found.oldest == 7.0
 
 
 def test_event_times_count_with_what_happened_before_the_source():
     events = EventTimes(mean=95.5, oldest=93.0, newest=98.0)
-    assert measured(batch(events), [ARRIVED]) == Latency(6.5, 9.0, 100, MeasuredBy.EVENT_TIME)
-    assert measured(batch(events), []).by is MeasuredBy.EVENT_TIME
+    assert measure_latency(batch(events), [ARRIVED]) == Latency(6.5, 9.0, 100, MeasuredBy.EVENT_TIME)
+    assert measure_latency(batch(events), []).by is MeasuredBy.EVENT_TIME
 
 
 @pytest.mark.parametrize("mean", [-86_400.0, 99.0])
 def test_history_read_again_and_a_wrong_clock_are_not_latency(mean):
     events = EventTimes(mean, mean - 1, mean + 1)
-    assert measured(batch(events), [ARRIVED]).by is MeasuredBy.ARRIVALS
+    assert measure_latency(batch(events), [ARRIVED]).by is MeasuredBy.ARRIVALS
 
 
 def test_old_events_alone_tell_nothing():
-    assert measured(batch(EventTimes(-86_400.0, -86_400.0, -86_400.0)), []) is None
-    assert measured(batch(records=0), [ARRIVED]) is None
+    assert measure_latency(batch(EventTimes(-86_400.0, -86_400.0, -86_400.0)), []) is None
+    assert measure_latency(batch(records=0), [ARRIVED]) is None
 
 
 def test_batches_of_a_window_count_by_their_records():

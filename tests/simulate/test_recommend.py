@@ -21,8 +21,8 @@ from penstock.settings.model import Settings
 from penstock.simulate.recommend import (
     AS_RUN,
     Choice,
-    Demand,
     Recommendation,
+    WindowNeed,
     _find_demand,
     _Judge,
     recommend,
@@ -51,7 +51,7 @@ def place(tmp_path_factory):
 
 
 def demands(*needs):
-    return [Demand(60.0 * (n + 1), 60.0, 100.0, {EXECUTORS: need}) for n, need in enumerate(needs)]
+    return [WindowNeed(60.0 * (n + 1), 60.0, 100.0, {EXECUTORS: need}) for n, need in enumerate(needs)]
 
 
 def test_sizes_are_judged_by_what_windows_needed():

@@ -213,6 +213,34 @@ def _measure_selectivity(stages: Sequence[StageExecution], weight: Floats) -> fl
     return given / taken if taken > 0 else 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class _StageTimes:
+    """The seconds of batches in their stages, as measured and as the fitted costs predict them."""
+
+    batches: Sequence[BatchExecution]
+    seconds: Floats
+    """All of a batch but the listing of files."""
+    serial: Floats
+    """The part of it outside of stages."""
+    modelled: Floats
+    weight: Floats
+
+    @staticmethod
+    def measure(batches: Sequence[BatchExecution], stages: Sequence[StageCost]) -> _StageTimes:
+        costs = {stage.operator: stage for stage in stages}
+        return _StageTimes(
+            batches,
+            np.array([batch.seconds - batch.listing_seconds for batch in batches]),
+            np.array([batch.serial_seconds for batch in batches]),
+            np.array([_predict_stages(costs, batch) for batch in batches]),
+            weigh_by_age(np.arange(len(batches) - 1, -1, -1, dtype=np.float64)),
+        )
+
+    @property
+    def in_stages(self) -> Floats:
+        return self.seconds - self.serial
+
+
 def _add_serial_part(
     batches: Sequence[BatchExecution],
     stages: tuple[StageCost, ...],
@@ -225,52 +253,35 @@ def _add_serial_part(
     Beside other queries stages also wait for slots, which is no cost of this query, so the makespan is then
     taken as it is.
     """
-    batches = batches[-CALIBRATION_BATCHES:]
-    weight = weigh_by_age(np.arange(len(batches) - 1, -1, -1, dtype=np.float64))
-    costs = {stage.operator: stage for stage in stages}
-    seconds = np.array([batch.seconds - batch.listing_seconds for batch in batches])
-    modelled = np.array([_predict_stages(costs, batch) for batch in batches])
-    delay, stretch = _calibrate(batches, modelled, weight) if alone else (0.0, 1.0)
-    if alone and larger and modelled.all():
-        delay, stretch = _calibrate_longer(costs, batches, modelled, weight, larger, (delay, stretch))
-    serial = weighted_median(np.array([batch.serial_seconds for batch in batches]), weight) + delay
-    miss = np.abs(serial + stretch * modelled - seconds) / np.maximum(seconds, 1e-9)
-    return QueryCosts(serial, stages, slots, weighted_median(miss, weight), stretch)
+    times = _StageTimes.measure(batches[-CALIBRATION_BATCHES:], stages)
+    delay, stretch = _calibrate(times) if alone else (0.0, 1.0)
+    if alone and larger and times.modelled.all():
+        delay, stretch = _calibrate_longer(times, _StageTimes.measure(larger, stages), delay, stretch)
+    serial = weighted_median(times.serial, times.weight) + delay
+    miss = np.abs(serial + stretch * times.modelled - times.seconds) / np.maximum(times.seconds, 1e-9)
+    return QueryCosts(serial, stages, slots, weighted_median(miss, times.weight), stretch)
 
 
-def _measure_stages(batches: Sequence[BatchExecution]) -> Floats:
-    """Measure the seconds that batches spent in stages."""
-    return np.array([batch.seconds - batch.listing_seconds - batch.serial_seconds for batch in batches])
-
-
-def _calibrate(batches: Sequence[BatchExecution], modelled: Floats, weight: Floats) -> tuple[float, float]:
+def _calibrate(times: _StageTimes) -> tuple[float, float]:
     """Measure what stages take beyond their tasks (launch, fetch wait), and the stretch by stragglers.
 
     Long batches say more about the stretch: in a short one a delay of a moment is half of its time.
     """
-    in_stages = _measure_stages(batches)
-    packed = [sum(makespan(s.useful_seconds, batch.slots) for s in batch.stages) for batch in batches]
-    launch = max(0.0, weighted_median(in_stages - np.array(packed), weight))
-    if not modelled.all():
+    packed = [sum(makespan(s.useful_seconds, batch.slots) for s in batch.stages) for batch in times.batches]
+    launch = max(0.0, weighted_median(times.in_stages - np.array(packed), times.weight))
+    if not times.modelled.all():
         return launch, 1.0
-    stretch = weighted_median((in_stages - launch) / modelled, weight * modelled)
+    stretch = weighted_median((times.in_stages - launch) / times.modelled, times.weight * times.modelled)
     return launch, min(MOST_STRETCH, max(1 / MOST_STRETCH, stretch))
 
 
 def _calibrate_longer(
-    costs: Mapping[str, StageCost],
-    batches: Sequence[BatchExecution],
-    modelled: Floats,
-    weight: Floats,
-    larger: Sequence[BatchExecution],
-    usual: tuple[float, float],
+    times: _StageTimes, larger: _StageTimes, launch: float, stretch: float
 ) -> tuple[float, float]:
     """Take the stretch of larger batches where it is less; what is beyond it now is a delay of each batch."""
-    launch, stretch = usual
-    longer = np.array([_predict_stages(costs, batch) for batch in larger])
-    least = min(stretch, float(np.median((_measure_stages(larger) - launch) / longer)))
+    least = min(stretch, float(np.median((larger.in_stages - launch) / larger.modelled)))
     least = max(1.0, least) if stretch > 1 else stretch
-    return max(launch, weighted_median(_measure_stages(batches) - least * modelled, weight)), least
+    return max(launch, weighted_median(times.in_stages - least * times.modelled, times.weight)), least
 
 
 def _predict_stages(costs: Mapping[str, StageCost], batch: BatchExecution) -> float:

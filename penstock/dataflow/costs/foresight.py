@@ -1,4 +1,4 @@
-"""What if: batch time, utilisation and backlog on other numbers of slots, from the costs as fitted now."""
+"""Foresee batch time, utilisation and backlog on other numbers of slots, from the costs as fitted now."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A figure, and the edges between which it usually turns out."""
+class LikelyRange:
+    """A figure, and the bounds between which it usually lies."""
 
     usual: float
     low: float
@@ -58,15 +58,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """What so many slots would bring; batch and utilisation are those of the busiest query.
+    """The effect of so many slots; batch and utilisation are those of the busiest query.
 
     `grows` says that batches would become ever longer, so that no length can be named.
     """
 
     slots: int
-    batch_seconds: Span
-    utilisation: Span
-    backlog_records: Span
+    batch_seconds: LikelyRange
+    utilisation: LikelyRange
+    backlog_records: LikelyRange
     grows: bool
 
 
@@ -96,7 +96,7 @@ def foresee(outlooks: Sequence[Outlook], slots: int, seconds: float = HORIZON_SE
     each = [_foresee_query(one, max(1, slots * one.slots // total), seconds) for one in outlooks]
     busiest = max(each, key=lambda one: (one.grows, one.utilisation.usual))
     backlogs = [one.backlog_records for one in each]
-    backlog = Span(
+    backlog = LikelyRange(
         sum(one.usual for one in backlogs),
         sum(one.low for one in backlogs),
         sum(one.high for one in backlogs),
@@ -109,10 +109,10 @@ def _foresee_query(outlook: Outlook, slots: int, seconds: float) -> Foreseen:
     period = outlook.period_seconds
     grows, usual = predict_batch(costs, outlook.rates, period, slots)
     factor = 1 + estimate_error(outlook.costs, slots)
-    batch = Span(usual, usual / factor, usual * factor)
+    batch = LikelyRange(usual, usual / factor, usual * factor)
     left = [_backlog_after(outlook, costs, slots, seconds, times) for times in (1.0, 1 / factor, factor)]
-    used = Span(batch.usual / period, batch.low / period, batch.high / period)
-    return Foreseen(slots, batch, used, Span(*left), grows)
+    used = LikelyRange(batch.usual / period, batch.low / period, batch.high / period)
+    return Foreseen(slots, batch, used, LikelyRange(*left), grows)
 
 
 def estimate_error(costs: CostsBySlots, slots: int) -> float:

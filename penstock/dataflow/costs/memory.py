@@ -67,7 +67,7 @@ class CostMemory:
         newest = list(earlier)[-self._slot_counts_kept :]
         self._earlier, self._fits = {costs.slots: costs for costs in newest}, {}
 
-    def fitted(self) -> tuple[QueryCosts, ...]:
+    def list_fits(self) -> tuple[QueryCosts, ...]:
         """Return the fits that a later run can use: those over several batches, and those of earlier runs."""
         if not self._alone:
             return tuple(self._earlier.values())
@@ -92,7 +92,7 @@ class CostMemory:
         """Fit the costs; `alone` says that no other query used the slots."""
         if alone != self._alone:
             self._alone, self._fits = alone, {}
-        believed = self._believed()
+        believed = self._list_believed()
         if not believed:
             return NotReady("no batch has finished", "a finished batch")
         refused: NotReady | None = None
@@ -165,7 +165,7 @@ class CostMemory:
             known |= {s.operator: s.per_record_seconds for s in fits[seen].stages if s.identified}
         return known
 
-    def _believed(self) -> list[int]:
+    def _list_believed(self) -> list[int]:
         """Return the slot counts with enough batches, the one seen longest ago first."""
         counts = sorted(self._batches, key=lambda slots: self._batches[slots][-1].start)
         return [slots for slots in counts if len(self._batches[slots]) >= SOLID_BATCHES] or counts

@@ -1,4 +1,4 @@
-"""What a record costs an instance beside so many others, and how well that is known."""
+"""The cost of a record by the number of instances, and how well it is known."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ LONGEST_CATCH_UP = 120.0
 
 @dataclass(slots=True)
 class _Unit:
-    """What is known of one operator, or of the executors."""
+    """All that is known of one operator, or of the executors."""
 
     cost: CostLine = field(default_factory=CostLine)
     deaths: Deaths = field(default_factory=Deaths)

@@ -1,4 +1,4 @@
-"""What came at this time a season ago, and how likely it is to come again."""
+"""The rate that came at this time a season ago, and how likely it is to come again."""
 
 from __future__ import annotations
 

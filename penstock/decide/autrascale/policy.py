@@ -17,7 +17,7 @@ from penstock.decide.autrascale.search import (
     ChangeBudget,
     ModelLibrary,
     RateModel,
-    Scoring,
+    ScoringGoal,
     choose_next_size,
     count_changes,
 )
@@ -235,7 +235,7 @@ class AutraScalePolicy:
         awaited = self._measure_latency(needs, readings, target)
         if awaited is not None:
             return awaited
-        scoring = Scoring(target, self._settings.latency_weight)
+        scoring = ScoringGoal(target, self._settings.latency_weight)
         if model.best is not None and not self._has_gone_bad(model, readings, target):
             return self._keep(window, needs, model.best, "the size that the search ended with")
         model.best = None
@@ -263,7 +263,7 @@ class AutraScalePolicy:
         return model.latencies.get(model.best, 0.0) <= target < readings.latency
 
     def _search(
-        self, window: ApplicationWindow, needs: Needs, model: RateModel, scoring: Scoring
+        self, window: ApplicationWindow, needs: Needs, model: RateModel, scoring: ScoringGoal
     ) -> Proposal | NotReady:
         """Algorithm 1 from line 8 on: end, or try another size within the budget."""
         best = scoring.best(model)
@@ -300,7 +300,7 @@ class AutraScalePolicy:
 
         return is_open
 
-    def _is_good_enough(self, model: RateModel, size: Size, scoring: Scoring) -> bool:
+    def _is_good_enough(self, model: RateModel, size: Size, scoring: ScoringGoal) -> bool:
         """Test equation 9 and the latency target itself (Algorithm 1, line 8)."""
         is_met = model.latencies[size] <= scoring.target_seconds
         return is_met and scoring.of(model, size) >= self._settings.score_threshold - 1e-12

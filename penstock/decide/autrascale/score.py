@@ -113,8 +113,8 @@ def measure_improvement(mean: Floats, deviation: Floats, best: float, exploratio
 
 
 @dataclass(frozen=True, slots=True)
-class Recommendation:
-    """The size that promises most, and how much better than the best known it is expected to score."""
+class NextTrial:
+    """The size to try next, and by how much it is expected to score better than the best known one."""
 
     size: Size
     improvement: float
@@ -129,9 +129,9 @@ def recommend(
     exploration: float,
     seed: int,
     is_open: Callable[[Size], bool],
-) -> Recommendation | None:
+) -> NextTrial | None:
     """Choose the open size with the largest expected improvement (Algorithm 1, line 12)."""
-    found: Recommendation | None = None
+    found: NextTrial | None = None
     candidates = _list_candidates(model, base, space, seed)
     rounds = 1 if space.count <= MOST_ENUMERATED else 1 + CLIMBS
     for _ in range(rounds):
@@ -150,7 +150,7 @@ def _choose_best(
     best: float,
     exploration: float,
     is_open: Callable[[Size], bool],
-) -> Recommendation | None:
+) -> NextTrial | None:
     mean, deviation = model.predict(scale_sizes(candidates, base))
     gains = measure_improvement(mean, deviation, best, exploration)
     # of two promises alike the cheaper one, then the first: the same answer for the same samples
@@ -158,7 +158,7 @@ def _choose_best(
     for number in ranked.tolist():
         size = tuple(candidates[number].tolist())
         if is_open(size):
-            return Recommendation(size, float(gains[number]), float(mean[number]))
+            return NextTrial(size, float(gains[number]), float(mean[number]))
     return None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.dataflow.metrics import Floats
 from penstock.decide.autrascale.score import (
-    Recommendation,
+    NextTrial,
     ScoreModel,
     SearchSpace,
     Size,
@@ -33,8 +33,8 @@ LEAST_PRIOR_SAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Scoring:
-    """How samples are judged: the latency target l_t and the weight α."""
+class ScoringGoal:
+    """The goal by which samples are scored: the latency target l_t and the weight α."""
 
     target_seconds: float
     latency_weight: float
@@ -92,11 +92,11 @@ def bound_search(base: Size, settings: AutraScaleSettings, bounds: SizeBounds) -
 def choose_next_size(
     model: RateModel,
     prior: RateModel | None,
-    scoring: Scoring,
+    scoring: ScoringGoal,
     settings: AutraScaleSettings,
     bounds: SizeBounds,
     is_open: Callable[[Size], bool],
-) -> Recommendation | None:
+) -> NextTrial | None:
     """Choose by Algorithm 2 with a model of a near rate; else the first samples, then Algorithm 1."""
     assert model.base is not None
     space = bound_search(model.base, settings, bounds)
@@ -106,7 +106,7 @@ def choose_next_size(
         untried = [size for size in bootstrap if is_open(size)]
         if untried:
             cheapest = min(untried, key=lambda size: (sum(size), size))
-            return Recommendation(cheapest, float("inf"), float("nan"))
+            return NextTrial(cheapest, float("inf"), float("nan"))
     if prior is not None and len(model.latencies) < enough:
         process, best = transfer_model(model, prior, bootstrap, scoring)
     else:
@@ -114,14 +114,14 @@ def choose_next_size(
     return recommend(process, model.base, space, best, settings.exploration, settings.seed, is_open)
 
 
-def train_model(model: RateModel, scoring: Scoring) -> tuple[ScoreModel, float]:
+def train_model(model: RateModel, scoring: ScoringGoal) -> tuple[ScoreModel, float]:
     """Fit the samples really taken at this rate; also return their best score (Algorithm 1)."""
     inputs, scores = _list_samples(model, scoring)
     return fit_scores(inputs, scores, scoring.latency_weight), float(scores.max())
 
 
 def transfer_model(
-    model: RateModel, prior: RateModel, bootstrap: Collection[Size], scoring: Scoring
+    model: RateModel, prior: RateModel, bootstrap: Collection[Size], scoring: ScoringGoal
 ) -> tuple[ScoreModel, float]:
     """Add a model of what the other rate's model misses to it, in place of bootstrap runs (Algorithm 2)."""
     assert model.base is not None
@@ -137,7 +137,7 @@ def transfer_model(
     return fit_scores(inputs, scores, scoring.latency_weight), float(scores.max())
 
 
-def _list_samples(model: RateModel, scoring: Scoring) -> tuple[Floats, Floats]:
+def _list_samples(model: RateModel, scoring: ScoringGoal) -> tuple[Floats, Floats]:
     assert model.base is not None
     sizes = list(model.latencies)
     scores = np.array([scoring.of(model, size) for size in sizes])

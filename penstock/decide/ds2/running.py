@@ -1,4 +1,4 @@
-"""What the tasks of one long batch tell by themselves: too few slots for its source, or when it ends.
+"""The tasks of one long batch tell by themselves of too few slots for its source, or when it ends.
 
 The batch is still running, or has just ended. It counts where costs cannot be fitted yet, and where records
 have become dearer than the costs of before say. Nothing is known of stages that have not begun, so this can

@@ -95,7 +95,7 @@ class SharedSlots:
 
     def learned(self) -> dict[str, dict[str, Any]]:
         """Return the fitted costs of each query, by its name."""
-        fitted = {known.name: known.memory.fitted() for known in self._learned.values()}
+        fitted = {known.name: known.memory.list_fits() for known in self._learned.values()}
         plain = {name: [one for fit in fits if (one := write_costs(fit))] for name, fits in fitted.items()}
         return {name: {"fits": fits} for name, fits in plain.items() if fits}
 

@@ -173,14 +173,14 @@ class NotAgain:
         if refused is None:
             return scale
 
-        def avoided(unit: str, wanted: int, held: int) -> int:
+        def avoid(unit: str, wanted: int, held: int) -> int:
             size, instead_of = refused.size.get(unit, held), refused.instead_of.get(unit, held)
             again = wanted >= size > instead_of if size > instead_of else wanted <= size < instead_of
             return held if again else wanted
 
         size, instead_of = write_sizes(refused.size), write_sizes(refused.instead_of)
         reason = f"{size} did worse than {instead_of} at this offered rate"
-        return limit_change(self.name, scale, situation.held, avoided, reason)
+        return limit_change(self.name, scale, situation.held, avoid, reason)
 
 
 class SmallGains:
@@ -220,13 +220,13 @@ class ScaleDownDelay:
         if find_idle_seconds(scale) >= self.seconds or PLANNED_RISK in scale.expected.figures:
             return scale
 
-        def delayed(unit: str, wanted: int, held: int) -> int:
+        def delay(unit: str, wanted: int, held: int) -> int:
             return wanted if wanted >= held else max(wanted, self._largest_need(unit, held, situation))
 
         reason = (
             f"a smaller size must have been proposed for {self.seconds:g} s; the largest need in it counts"
         )
-        return limit_change(self.name, scale, situation.held, delayed, reason)
+        return limit_change(self.name, scale, situation.held, delay, reason)
 
     def _largest_need(self, unit: str, held: int, situation: Situation) -> int:
         since = situation.now - self.seconds
@@ -282,7 +282,7 @@ class LargestStepUp:
         seen = scale.expected.figures.get(SEEN_EXECUTORS, math.inf)
         decisions = situation.history.decisions[-2:]
 
-        def bounded(unit: str, wanted: int, held: int) -> int:
+        def bound(unit: str, wanted: int, held: int) -> int:
             if unit != EXECUTORS or wanted <= held:
                 return wanted
             agreed = min((one.need.get(unit, held) for one in decisions), default=held)
@@ -293,7 +293,7 @@ class LargestStepUp:
             f"one action grows to at most {self.times:g} times what is held, and beyond {FAR} times the "
             "largest size seen only as far as two decisions agree"
         )
-        return limit_change(self.name, scale, situation.held, bounded, reason)
+        return limit_change(self.name, scale, situation.held, bound, reason)
 
 
 class LargestStepDown:
@@ -312,11 +312,11 @@ class LargestStepDown:
         if find_idle_seconds(scale) > 0:
             return scale
 
-        def stepped(_: str, wanted: int, held: int) -> int:
+        def limit_step(_: str, wanted: int, held: int) -> int:
             return max(wanted, held - max(1, math.floor(held * self.fraction)))
 
         reason = f"one action gives up at most {self.fraction:.0%} of what is held"
-        return limit_change(self.name, scale, situation.held, stepped, reason)
+        return limit_change(self.name, scale, situation.held, limit_step, reason)
 
 
 def find_idle_seconds(scale: Scale) -> float:

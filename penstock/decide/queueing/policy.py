@@ -210,7 +210,7 @@ class Correction:
 
     @property
     def seconds(self) -> float:
-        """What is added to the model; 0 until something was measured."""
+        """The seconds that are added to the model; 0 until something was measured."""
         return median(self._seen) if self._seen else 0.0
 
 

@@ -50,7 +50,7 @@ IN_FLIGHT, TOO_FEW = 1, 2
 
 
 class Applications(NamedTuple):
-    """What a round looks at, one row an application.
+    """The input of a round, one row an application.
 
     `history` is (application, metric, sample) with the newest sample last; `at` is -inf where there is none.
     `known` holds heap, overhead and task CPUs that were too small, the heap that was lowered, and the
@@ -73,7 +73,7 @@ class Applications(NamedTuple):
 
 
 class Decisions(NamedTuple):
-    """What a round decided, one row an application; rule 0 is no decision."""
+    """The decisions of a round, one row an application; rule 0 is no decision."""
 
     rule: Integers
     told: Floats

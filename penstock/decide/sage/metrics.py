@@ -1,4 +1,4 @@
-"""What Sage's rules look at: the sample of a window, metrics over time in columns, and the size held."""
+"""The input of Sage's rules: the sample of a window, metrics over time in columns, and the size held."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Rule(IntEnum):
 
 
 class Parameter(IntEnum):
-    """What a rule changes, and what an operator can pin."""
+    """A parameter that a rule changes and an operator can pin."""
 
     PARALLELISM = 0
     HEAP = 1
@@ -41,7 +41,7 @@ class Parameter(IntEnum):
 
 
 class Symptom(IntEnum):
-    """What a rule saw."""
+    """The sign that made a rule decide."""
 
     NONE = 0
     OUT_OF_MEMORY = 1
@@ -110,7 +110,7 @@ METRICS: tuple[str, ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class HeldSize:
-    """What one application holds; bytes and cores are those of one executor."""
+    """The size that one application holds; bytes and cores are those of one executor."""
 
     parallelism: int
     heap_bytes: float
@@ -148,7 +148,7 @@ class TooSmall:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What operators have said: a pinned parameter stays, a vetoed rule is silent, a forced one decides."""
+    """Orders of operators: a pinned parameter stays, a vetoed rule is silent, a forced one decides."""
 
     pinned: frozenset[Parameter] = frozenset()
     vetoed: frozenset[Rule] = frozenset()
@@ -195,7 +195,7 @@ OF_EXECUTORS = (
     "spilled_bytes",
     "beside_heap_bytes",
 )
-"""What executors report of themselves."""
+"""The metrics that executors report of themselves."""
 Sample = Mapping[str, float]
 """Metric → its value; what was not measured is missing or NaN."""
 

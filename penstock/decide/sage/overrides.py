@@ -1,4 +1,4 @@
-"""What operators say of an application, as they write it: pins, vetoes and a force."""
+"""Orders of operators for an application, as they write them: pins, vetoes and a force."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEYS = frozenset({"by", "pin", "veto", "force"})
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was said of one application; a force is obeyed once, another id makes it another force.
+    """The orders for one application; a force is obeyed once, another id makes it another force.
 
     `values` are those that pinned parameters are to have; a pin without one keeps what is held.
     """

@@ -38,7 +38,7 @@ from penstock.decide.sage.metrics import (
 )
 from penstock.decide.sage.overrides import Said
 from penstock.decide.sage.resizer import Fitted, Limits, fit
-from penstock.decide.sage.rounds import SERVICE, WHY, SizingRound, decide, learn_too_small
+from penstock.decide.sage.rounds import SERVICE, WHY, SizingRound, decide, decide_units, learn_too_small
 from penstock.decide.sage.services import Correlation
 from penstock.decide.sage.settings import SageSettings
 from penstock.decide.sage.sizes import (
@@ -49,7 +49,6 @@ from penstock.decide.sage.sizes import (
     spark_settings,
     with_values,
 )
-from penstock.decide.sage.units import decide_units
 from penstock.decide.surroundings import Surroundings
 from penstock.decide.verdict import Accepted
 from penstock.errors import BadInput

@@ -14,7 +14,7 @@ from penstock.decide.sage.settings import MEBIBYTE, ClusterLimits
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What one host can give, and what of it is free for this application, its own executors included."""
+    """The cores and memory of one host that are free for an application, its own executors included."""
 
     free_cores: int
     free_bytes: float
@@ -22,7 +22,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an application may have at most; `hosts` is empty where the cluster is not known."""
+    """The most that an application may have; `hosts` is empty where the cluster is not known."""
 
     host_cores: int
     host_bytes: float
@@ -131,7 +131,7 @@ def _gib(size: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What is left of a decision; None where nothing is, and the notes say what stood in the way."""
+    """A decision cut to what fits; None where nothing is left, and the notes say what stood in the way."""
 
     decision: Sizing | None
     notes: tuple[str, ...] = ()

@@ -33,12 +33,12 @@ class Finding(NamedTuple):
     bound: Floats | float
     parameter: Parameter
     value: Floats
-    """What the parameter is to become."""
+    """The new value of the parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundView:
-    """What the rules of one round share; `forced` says that they decide without a symptom."""
+    """The input that the rules of one round share; `forced` says that they decide without a symptom."""
 
     apps: Applications
     settings: SageSettings

@@ -150,7 +150,7 @@ class SageSettings(Section):
 
 
 class ClusterLimits(Section):
-    """What hosts and quotas let an application have."""
+    """The most that hosts and quotas let an application have."""
 
     host_cores: OptionalCount = Field(
         None, ge=1, le=100_000, description="The cores of one host, the most that an executor may have."

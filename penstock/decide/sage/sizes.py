@@ -20,6 +20,7 @@ from penstock.decide.sage.rules import whole_mebibytes
 from penstock.decide.sage.settings import LEAST_HEAP_BYTES, MEBIBYTE
 from penstock.errors import BadInput
 from penstock.units.fields import parse_spark_size
+from penstock.units.figures import spark_mebibytes
 
 _FACTOR, _LEAST = 0.1, 384 * MEBIBYTE
 """Spark's own overhead where none is set: a tenth of the heap, 384 MiB at least."""
@@ -143,9 +144,11 @@ def parse_value(parameter: Parameter, text: str, place: str) -> float:
     size = float(whole_mebibytes(size_in_bytes(text, place)))
     least = LEAST_HEAP_BYTES if parameter in _HEAPS else 1.0
     if size < least:
-        raise BadInput(f"{place}: {text!r} is too little: Spark starts with {mebibytes(least)} at least")
+        raise BadInput(
+            f"{place}: {text!r} is too little: Spark starts with {spark_mebibytes(least)} at least"
+        )
     if size > MOST_BYTES:
-        raise BadInput(f"{place}: {text!r} is too much: {mebibytes(MOST_BYTES)} is the most")
+        raise BadInput(f"{place}: {text!r} is too much: {spark_mebibytes(MOST_BYTES)} is the most")
     return size
 
 
@@ -153,7 +156,7 @@ def write_value(parameter: Parameter, value: float) -> str:
     """Return the value as operators and Spark write it."""
     if parameter is Parameter.CPU:
         return str(int(value))
-    return f"{value:.2g}" if parameter is Parameter.MEMORY_FRACTION else mebibytes(value)
+    return f"{value:.2g}" if parameter is Parameter.MEMORY_FRACTION else spark_mebibytes(value)
 
 
 def with_values(held: HeldSize, values: Mapping[Parameter, float]) -> HeldSize:
@@ -222,7 +225,7 @@ _SIGNS = {
     Symptom.BACKLOG_GROWS: "the backlog grew in every sample, by {:,.0f} records in all",
     Symptom.FORCED: "asked for without a symptom",
 }
-"""What a rule saw: measured value and bound are filled in."""
+"""Symptom → the words for it; measured value and bound are filled in."""
 
 
 def make_proposal(held: HeldSize, decision: Sizing, overrides: Overrides) -> Scale | Resize:
@@ -251,18 +254,13 @@ def spark_settings(before: HeldSize, after: HeldSize) -> dict[str, str]:
     }
 
 
-def mebibytes(size: float) -> str:
-    """Write a size as Spark's memory settings take it."""
-    return f"{math.ceil(size / MEBIBYTE)}m"
-
-
 _WRITTEN: Mapping[str, tuple[str, Callable[[Any], str]]] = {
-    "spark.executor.memory": ("heap_bytes", mebibytes),
-    "spark.executor.memoryOverhead": ("overhead_bytes", mebibytes),
+    "spark.executor.memory": ("heap_bytes", spark_mebibytes),
+    "spark.executor.memoryOverhead": ("overhead_bytes", spark_mebibytes),
     "spark.memory.fraction": ("memory_fraction", "{:.2g}".format),
     "spark.executor.cores": ("cores", str),
     "spark.task.cpus": ("task_cpus", str),
-    "spark.driver.memory": ("driver_heap_bytes", mebibytes),
+    "spark.driver.memory": ("driver_heap_bytes", spark_mebibytes),
 }
 """Spark's key → what it says of a size, and how it is written."""
 
@@ -280,7 +278,7 @@ def explain_decision(held: HeldSize, decision: Sizing, by: str = "", changes: st
 def _describe_symptom(decision: Sizing) -> str:
     if decision.symptom not in _SIGNS:
         return _describe_unused(decision)
-    spilled = mebibytes(decision.measured) if decision.symptom is Symptom.SPILL else ""
+    spilled = spark_mebibytes(decision.measured) if decision.symptom is Symptom.SPILL else ""
     return _SIGNS[decision.symptom].format(decision.measured, decision.bound, spilled=spilled)
 
 
@@ -289,7 +287,7 @@ def _describe_unused(decision: Sizing) -> str:
     if decision.rule in (Rule.HEAP_DOWN, Rule.MEMORY_DOWN):
         heap = decision.rule is Rule.HEAP_DOWN
         what = "committed heap" if heap else "memory likely resident beside the heap"
-        return f"the largest {what} was {mebibytes(measured)} of {mebibytes(bound)}"
+        return f"the largest {what} was {spark_mebibytes(measured)} of {spark_mebibytes(bound)}"
     if decision.rule is Rule.CPU_DOWN:
         return f"the largest CPU use was {measured:.2g} of {bound:.0f} cores"
     return f"nothing waits, and the largest need was {measured:.0f} of {bound:.0f}"

@@ -1,1 +1,1 @@
-"""What stands out in an application: failed work, stragglers, idle time, and what to do about each."""
+"""Findings about an application: failed work, stragglers, idle time, and what to do about each."""

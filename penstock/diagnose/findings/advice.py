@@ -1,4 +1,4 @@
-"""What to do about tasks that hold an application up: words, settings, and the change to replay."""
+"""Advice on tasks that hold an application up: words, settings, and the change to replay."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_GROWTH = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do: its kind, the words, the evidence, what to set, and the change to replay.
+    """A piece of advice: its kind, the words, the evidence, what to set, and the change to replay.
 
     `saves` are the seconds that it saves, where these are counted and not replayed.
     """

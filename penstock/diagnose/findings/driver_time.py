@@ -1,4 +1,4 @@
-"""What to do about time of the driver: planning, launching many small tasks, or many small jobs."""
+"""Advice on time of the driver: planning, launching many small tasks, or many small jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What failed: jobs, stage attempts, tasks by reason and executors, with the work that was lost."""
+"""Failed jobs, stage attempts, tasks by reason and executors, with the work that was lost."""
 
 from __future__ import annotations
 

@@ -1,15 +1,20 @@
-"""Time in which no job ran, and slots that nobody used."""
+"""Time in which no job ran, slots that nobody used, and executors that came after their jobs had begun."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from penstock.diagnose.findings.advice import Advice
 from penstock.diagnose.log.application import ApplicationLog
+from penstock.diagnose.log.failures import is_orderly_removal
 from penstock.diagnose.whatif.capacity import count_task_cores, measure_capacity
+from penstock.diagnose.whatif.scenarios import Rehearsal
+from penstock.diagnose.whatif.task_graph import Anchor, SlotChange, TaskGraph
+from penstock.units.figures import count_of
 
 # Of an application that says it is interactive, a person's shortest pause; of any other, one that no program
 # makes between its jobs.
@@ -20,6 +25,7 @@ _INTERACTIVE = re.compile(
     r"\bshell\b|(?:Spark|R)Shell\b|notebook|zeppelin|jupyter|\blivy|thrift|\binteractive\b", re.IGNORECASE
 )
 _REPL = re.compile(r"spark\.repl\.Main|HiveThriftServer2|SparkSQLCLIDriver")
+_LEAST = "spark.dynamicAllocation.minExecutors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +67,12 @@ class SlotUse:
 
     @property
     def cost(self) -> float | None:
-        """What all cores cost, if there is a price."""
+        """The cost of all cores, if there is a price."""
         return self._price(self.core_seconds)
 
     @property
     def idle_cost(self) -> float | None:
-        """What the cores that nobody used cost, if there is a price."""
+        """The cost of the cores that nobody used, if there is a price."""
         return self._price(self.idle_core_seconds)
 
     def to_json(self) -> dict[str, float | None]:
@@ -117,3 +123,32 @@ def measure_slot_use(log: ApplicationLog, price_per_core_hour: float | None = No
     busy = float(np.maximum(length, 0).sum()) / 1000
     there = measure_capacity(log).integrate(log.start, log.end)
     return SlotUse(there, busy, count_task_cores(log), price_per_core_hour)
+
+
+def advise_on_late_executors(log: ApplicationLog, rehearsal: Rehearsal) -> Advice | None:
+    """Advise to keep executors where some came while a job ran; in the replay all are there from the start.
+
+    Executors that take the place of lost ones are no matter of their start.
+    """
+    lost = any(one.removed >= 0 and not is_orderly_removal(one.reason) for one in log.executors.values())
+    jobs = [(job.started, job.ended) for job in log.jobs.values() if job.ended >= 0]
+    added = [one.added for one in log.executors.values() if one.cores and one.added >= 0]
+    late = [at for at in added if any(started < at < ended for started, ended in jobs)]
+    if lost or not late:
+        return None
+    capacity, most = measure_capacity(log), rehearsal.graph.slots
+    seconds = sum(ended - started for started, ended in jobs) / 1000
+    mean = sum(capacity.integrate(*job) for job in jobs) / max(seconds, 1e-3)
+    evidence = (
+        f"{count_of(len(late), 'executor')} came while a job ran: {mean:.1f} of {count_of(most, 'slot')} "
+        "were there on average."
+    )
+    elastic = log.properties.get("spark.dynamicAllocation.enabled") == "true"
+    largest = max(one.cores for one in log.executors.values())
+    settings = {_LEAST: str(max(1, most // largest))} if elastic else {}
+    text = "Keep executors between jobs, or wait for them before the first one."
+    return Advice("executors", text, evidence, settings, _bring_all_at_once)
+
+
+def _bring_all_at_once(graph: TaskGraph) -> TaskGraph:
+    return replace(graph, changes=(SlotChange(Anchor(None, False, 0.0), graph.slots),))

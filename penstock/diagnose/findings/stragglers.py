@@ -50,7 +50,7 @@ class Straggler:
 
     @property
     def kind(self) -> str:
-        """What makes the task long: uneven splits, skew, or something that its records do not explain."""
+        """Why the task is long: uneven splits, skew, or something that its records do not explain."""
         if self.is_scan and self.records >= self.median_records:
             return "uneven splits"
         return "skew" if self.is_skewed else "straggler"

@@ -1,4 +1,4 @@
-"""What failed, as the event log tells it: ends of tasks, results of jobs, and why executors went."""
+"""Failures, as the event log tells them: ends of tasks, results of jobs, and why executors went."""
 
 from __future__ import annotations
 

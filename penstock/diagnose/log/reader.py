@@ -24,7 +24,6 @@ from penstock.diagnose.log.application import (
     Tasks,
     read_logged_metrics,
 )
-from penstock.diagnose.log.cache import CachedBlocks
 from penstock.diagnose.log.checks import count_missing_tasks, explain_old_version, leave_out_stray_times
 from penstock.diagnose.log.failures import (
     TaskFailure,
@@ -34,6 +33,8 @@ from penstock.diagnose.log.failures import (
 )
 from penstock.diagnose.log.fields import (
     END_OF_TIMES,
+    drop_accumulables,
+    is_of_a_good_task,
     name_chain,
     read_integers,
     read_name,
@@ -41,10 +42,8 @@ from penstock.diagnose.log.fields import (
     sum_sql_times,
 )
 from penstock.diagnose.log.files import LogFiles, is_plain, read_file_lines
-from penstock.diagnose.log.lines import drop_accumulables, is_of_a_good_task
-from penstock.diagnose.log.progress import read_progress
 from penstock.diagnose.log.ranges import LARGE_BYTES, LogPart, cut_ranges, feed_in_parts
-from penstock.diagnose.log.sql_events import SqlEvents
+from penstock.diagnose.log.sql_events import CachedBlocks, SqlEvents, read_progress
 from penstock.errors import BadInput
 
 _MOST_CORES = 100_000

@@ -1,17 +1,36 @@
-"""Read the events of SQL executions: their plans, how long they took, and the files that scans read."""
+"""Read the events of Spark SQL: executions and their plans, progress of streaming queries, cached data.
+
+Spark writes updates of cached blocks only with `spark.eventLog.logBlockUpdates.enabled`, or into the metrics
+of tasks with `spark.taskMetrics.trackUpdatedBlockStatuses`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
+from typing import Any
 
-from penstock.diagnose.log.application import Fields, FileScan, PlanNode, SqlExecution
-from penstock.diagnose.log.fields import read_amount, read_name
+import orjson
+
+from penstock.diagnose.log.application import (
+    Batch,
+    Eviction,
+    Fields,
+    FileScan,
+    PlanNode,
+    SqlExecution,
+    StateOperator,
+)
+from penstock.diagnose.log.fields import END_OF_TIMES, read_amount, read_name
 from penstock.diagnose.log.plans import describe_scopes, list_nodes, list_scan_metrics
 
 _MOST = float(1 << 62)
 
 NoteTime = Callable[[int], int]
+_BLOCK = re.compile(r"^rdd_(\d+)_\d+$")
 
 
 class SqlEvents:
@@ -71,3 +90,115 @@ class SqlEvents:
         execution.nodes = self._plans.setdefault(nodes, nodes)
         for number, table, what in list_scan_metrics(plan):
             self._counters[number] = (execution.execution, table, what)
+
+
+def read_progress(event: Fields, line: int) -> tuple[Fields, Batch]:
+    """Return the progress of a query as logged, and the batch that it tells of."""
+    progress = event["progress"]
+    if isinstance(progress, str):
+        progress = orjson.loads(progress)
+    start = _read_moment(progress["timestamp"])
+    phases = {
+        read_name(name): read_amount(value) for name, value in (progress.get("durationMs") or {}).items()
+    }
+    if not 0 <= start + phases.get("triggerExecution", 0.0) < END_OF_TIMES:
+        raise ValueError("a batch ends at no time in milliseconds")
+    sources = [one for one in progress.get("sources") or () if isinstance(one, dict)]
+    return progress, Batch(
+        run=read_name(progress.get("runId", "")),
+        start=start,
+        phases=phases,
+        line=line,
+        query=read_name(progress["id"]),
+        number=int(progress.get("batchId", -1)),
+        rows_in=_sum_told(sources, "numInputRows"),
+        offered_per_second=_sum_told(sources, "inputRowsPerSecond"),
+        processed_per_second=_sum_told(sources, "processedRowsPerSecond"),
+        rows_out=_read_told((progress.get("sink") or {}).get("numOutputRows")),
+        watermark=_read_watermark(progress.get("eventTime") or {}),
+        states=tuple(_read_state(one) for one in progress.get("stateOperators") or ()),
+    )
+
+
+def _read_moment(text: Any) -> int:
+    return round(datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp() * 1000)
+
+
+def _read_watermark(times: Fields) -> int:
+    """Return the watermark, or -1: before the first record it is the epoch."""
+    with suppress(KeyError, ValueError, OverflowError):
+        found = _read_moment(times["watermark"])
+        return found if found > 0 else -1
+    return -1
+
+
+def _read_told(value: Any) -> float:
+    """Return a count that Spark may leave out, or tell as -1 or NaN; then it is 0."""
+    with suppress(TypeError, ValueError, OverflowError):
+        return read_amount(value, _MOST)
+    return 0.0
+
+
+def _sum_told(parts: Iterable[Fields], name: str) -> float:
+    return sum(_read_told(part.get(name)) for part in parts)
+
+
+def _read_state(told: Fields) -> StateOperator:
+    return StateOperator(
+        name=read_name(told.get("operatorName", "")),
+        rows=_read_told(told.get("numRowsTotal")),
+        updated=_read_told(told.get("numRowsUpdated")),
+        removed=_read_told(told.get("numRowsRemoved")),
+        late=_read_told(told.get("numRowsDroppedByWatermark")),
+        memory_bytes=_read_told(told.get("memoryUsedBytes")),
+        update_ms=_read_told(told.get("allUpdatesTimeMs")),
+        removal_ms=_read_told(told.get("allRemovalsTimeMs")),
+        commit_ms=_read_told(told.get("commitTimeMs")),
+        measures={
+            read_name(name): _read_told(value) for name, value in (told.get("customMetrics") or {}).items()
+        },
+    )
+
+
+class CachedBlocks:
+    """The memory that each cached block holds so far, and what was evicted, by RDD."""
+
+    def __init__(self, evictions: Mapping[int, Eviction] | None = None) -> None:
+        self.evictions = dict(evictions or {})
+        self._held: dict[int, dict[str, float]] = {}
+        self._names: dict[int, str] = {}
+
+    def read_names(self, rdds: Iterable[Fields]) -> None:
+        """Keep the names of RDDs that are cached in memory."""
+        for rdd in rdds:
+            if (rdd.get("Storage Level") or {}).get("Use Memory"):
+                self._names[int(rdd["RDD ID"])] = read_name(rdd.get("Name") or "")
+
+    def update(self, event: Fields) -> None:
+        """Read the event of one block."""
+        told = event["Block Updated Info"]
+        self._take(str(told["Block ID"]), told.get("Memory Size", 0), told.get("Disk Size", 0))
+
+    def update_many(self, blocks: Iterable[Fields]) -> None:
+        """Read the blocks that a task changed."""
+        for block in blocks:
+            status = block["Status"]
+            self._take(str(block["Block ID"]), status.get("Memory Size", 0), status.get("Disk Size", 0))
+
+    def forget(self, event: Fields) -> None:
+        """Forget the blocks of an RDD that the program gave back."""
+        self._held.pop(int(event["RDD ID"]), None)
+
+    def _take(self, block: str, memory: float, disk: float) -> None:
+        found = _BLOCK.match(block)
+        if not found:
+            return
+        rdd, held = int(found[1]), read_amount(memory, _MOST)
+        before = self._held.setdefault(rdd, {}).get(block, 0.0)
+        self._held[rdd][block] = held
+        if before > 0 and held == 0:
+            known = self.evictions.get(rdd, Eviction(self._names.get(rdd, "")))
+            to_disk = known.to_disk + (read_amount(disk, _MOST) > 0)
+            self.evictions[rdd] = replace(
+                known, blocks=known.blocks + 1, bytes=known.bytes + before, to_disk=to_disk
+            )

@@ -164,8 +164,8 @@ class ExecutorBoard:
             heap_committed_bytes=_value(now, HEAP_COMMITTED),
             resident_bytes=_resident(now),
             cpu_cores=_cpu(now, before),
-            gc_seconds=_added(now, before, [f"{one}.time" for one in collectors]) * seconds / 1000,
-            gc_count=_added(now, before, [f"{one}.count" for one in collectors]) * seconds,
+            gc_seconds=_sum_rates(now, before, [f"{one}.time" for one in collectors]) * seconds / 1000,
+            gc_count=_sum_rates(now, before, [f"{one}.count" for one in collectors]) * seconds,
             spilled_bytes=_rate(now, before, SPILLED) * seconds,
         )
 
@@ -201,7 +201,7 @@ def _rate(now: Mapping[str, Reported], before: Mapping[str, Reported], name: str
     return grown if grown >= 0 else math.nan
 
 
-def _added(now: Mapping[str, Reported], before: Mapping[str, Reported], names: list[str]) -> float:
+def _sum_rates(now: Mapping[str, Reported], before: Mapping[str, Reported], names: list[str]) -> float:
     return sum(_rate(now, before, name) for name in names) if names else math.nan
 
 

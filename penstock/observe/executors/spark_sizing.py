@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, ExecutorState, ExecutorUse, NoBatchYet, SizingFacts
 from penstock.decide.sage.sizes import SIZING_KEYS
+from penstock.observe.executors.losses import Losses
 from penstock.observe.executors.metrics import DRIVER, ExecutorBoard, name_namespace
-from penstock.observe.executors.processes import Losses, list_processes, measure_executors
+from penstock.observe.executors.processes import list_processes, measure_executors
 from penstock.observe.spark_status import SparkStatus, spark_errors
 
 if TYPE_CHECKING:

@@ -195,7 +195,9 @@ class FileTrack:
         reported = max(self._entries) - 1 if self._reported is None else self._reported
         return sum(len(moments) for number, moments in self._entries.items() if number > reported)
 
-    def offered(self, start: float, now: float, period: float, at_rest: bool = False) -> tuple[float, float]:
+    def measure_offered(
+        self, start: float, now: float, period: float, at_rest: bool = False
+    ) -> tuple[float, float]:
         """Return the rate offered in [start, now), and the backlog in records; NaN and 0 while unknown."""
         unit = self.records_per_file
         if self.problem or math.isnan(unit) or math.isnan(self._last_listed):

@@ -42,7 +42,7 @@ def _sum_of_partitions(offset: Any, _description: str) -> float | None:
     return float(sum(sum(partitions.values()) for partitions in offset.values()))
 
 
-def _named(field: str) -> CumulativeRecords:
+def _read_field(field: str) -> CumulativeRecords:
     def read(offset: Any, _description: str) -> float | None:
         value = offset.get(field) if isinstance(offset, Mapping) else None
         return float(value) if isinstance(value, int | float) else None
@@ -63,10 +63,10 @@ _READERS: list[OffsetReader] = [
     OffsetReader("KafkaV2[", _sum_of_partitions),
     OffsetReader("KafkaSource", _sum_of_partitions),
     OffsetReader("RateStreamV2[", _seconds_times_rate),
-    OffsetReader("RatePerMicroBatchStream[", _named("offset")),
+    OffsetReader("RatePerMicroBatchStream[", _read_field("offset")),
     OffsetReader("FileStreamSource[", lambda _offset, _description: None, listed=True),
 ]
-_OTHER = OffsetReader("", _named("records"))
+_OTHER = OffsetReader("", _read_field("records"))
 
 
 def register_source(reader: OffsetReader) -> None:

@@ -53,7 +53,7 @@ class Track(Protocol):
     def missed_reports(self) -> None:
         """Spark kept fewer reports than there were: what was read in between is not counted."""
 
-    def offered(self, start: float, now: float, period: float, at_rest: bool) -> tuple[float, float]:
+    def measure_offered(self, start: float, now: float, period: float, at_rest: bool) -> tuple[float, float]:
         """Return the rate offered in [start, now), and the backlog in records; NaN and 0 while unknown.
 
         A query `at_rest` waits for something to come, so nothing waits for it but what was seen to.
@@ -137,7 +137,9 @@ class OffsetTrack:
         """Until the newest report: a query that does not report is not known to be idle."""
         return 0.0 if self._idle_since is None else max(0.0, self._samples[-1].at - self._idle_since)
 
-    def offered(self, start: float, now: float, period: float, at_rest: bool = False) -> tuple[float, float]:
+    def measure_offered(
+        self, start: float, now: float, period: float, at_rest: bool = False
+    ) -> tuple[float, float]:
         """Return the rate offered in [start, now), and the backlog in records; NaN and 0 while unknown.
 
         A break of the count makes one window unknown, however many reports came since.

@@ -138,7 +138,7 @@ async def _read_order(request: Request) -> tuple[str, dict[str, Any]]:
     command, strategy, executor = (given.get(key) for key in ("command", "strategy", "executor"))
     if command not in ("rebalance", "drain"):
         raise BadInput("command: rebalance or drain is expected")
-    fields = {"strategy": Strategy.named(str(strategy)).value if strategy else None}
+    fields = {"strategy": Strategy.parse(str(strategy)).value if strategy else None}
     if command == "rebalance":
         return command, fields
     if not isinstance(executor, str) or not 0 < len(executor) <= 200:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.dataflow.costs.foresight import Foreseen, Outlook, Span, foresee, read_outlook
+from penstock.dataflow.costs.foresight import Foreseen, LikelyRange, Outlook, foresee, read_outlook
 from penstock.errors import PenstockError
 from penstock.runtime.pace import count_executors_needed
 from penstock.view import figures
@@ -83,6 +83,6 @@ def _write_row(executors: int, foreseen: Foreseen, held: int) -> dict[str, Any]:
     }
 
 
-def _write_range(span: Span, write: Any) -> str:
+def _write_range(span: LikelyRange, write: Any) -> str:
     low, high = write(span.low), write(span.high)
     return "" if low == high else f"{low} to {high}"

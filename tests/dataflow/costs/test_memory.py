@@ -177,7 +177,7 @@ def earlier(query, *slot_counts):
     for number, slots in enumerate(slot_counts):
         memory.remember(query.runs(EARLIER_SIZES, slots, first_id=100 * number))
     assert isinstance(memory.costs(), CostsBySlots)
-    return memory.fitted()
+    return memory.list_fits()
 
 
 def restarted(fits, query, slots, **limits):
@@ -241,7 +241,7 @@ def test_they_are_forgotten_when_this_run_would_forget_its_own():
     assert memory.costs().costs_for(15).stage("state") != memory.costs().newest.stage("state")
     memory.remember(word_count().runs(EARLIER_SIZES, 10, first_id=50))
     assert memory.costs().costs_for(15) == memory.costs().newest
-    assert [fit.slots for fit in memory.fitted()] == [10]
+    assert [fit.slots for fit in memory.list_fits()] == [10]
 
 
 def test_beside_another_query_they_do_not_count():
@@ -254,7 +254,7 @@ def test_what_is_kept_is_bounded_over_many_runs():
     for slots in range(4, 30, 2):
         memory = restarted(fits, word_count(), slots)
         memory.costs()
-        fits = memory.fitted()
+        fits = memory.list_fits()
     assert len(fits) == 6
     assert fits[-1].slots == 28
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.decide.sage.metrics import Overrides, Parameter, Rule, SizingInput
-from penstock.decide.sage.rounds import NO_NEED, PINNED, SERVICE, VETOED, SizingRound
+from penstock.decide.sage.rounds import NO_NEED, PINNED, SERVICE, VETOED, SizingRound, decide_units
 from penstock.decide.sage.settings import SageSettings
-from penstock.decide.sage.units import decide_units
 from tests.decide.sizing import A_SIZE, Recorder
 
 SETTINGS = SageSettings()

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.diagnose.log.application import TASK_COLUMNS
+from penstock.diagnose.log.fields import drop_accumulables
 from penstock.diagnose.log.files import find_logs
-from penstock.diagnose.log.lines import drop_accumulables
 from penstock.diagnose.log.ranges import cut_ranges, feed_in_parts
 from penstock.diagnose.log.reader import EventLogReader, read_application
 from tests.diagnose.logs import LogBuilder, many_jobs, skewed_job, streaming_job

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from penstock.act.spark_executors import SparkExecutors
-from penstock.observe.executors.processes import Losses
+from penstock.observe.executors.losses import Losses
 from penstock.observe.spark_status import SparkStatus
 from penstock_lab.ground.control_groups import GroupsUnavailable, explain_refusal, find_hierarchy
 from penstock_lab.ground.leftovers import PREFIX, Owner, find_start

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from penstock.dataflow.window import MemoryLoss
-from penstock.observe.executors.losses import RecentLosses
-from penstock.observe.executors.processes import Losses, Process, TreeUse, list_processes, measure_executors
+from penstock.observe.executors.losses import Losses, RecentLosses
+from penstock.observe.executors.processes import Process, TreeUse, list_processes, measure_executors
 from tests.waiting import wait_for
 
 

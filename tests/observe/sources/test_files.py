@@ -98,7 +98,7 @@ def test_in_whatever_batches_files_are_read_rate_and_backlog_are_plain_arithmeti
             stream.look(now, waiting_reports, kept)
             waiting_reports = []
     stream.look(now, waiting_reports, kept)
-    rate, backlog = stream.track.offered(now - 10, now, PERIOD)
+    rate, backlog = stream.track.measure_offered(now - 10, now, PERIOD)
     if not stream.reported:
         assert math.isnan(rate)
         return
@@ -134,11 +134,11 @@ def test_a_restart_from_an_old_checkpoint_is_exact_with_its_first_report():
     history = tuple(file for entry in range(40) for file in files(entry, 100.0 + entry))
     there = {file.path: file.modified for file in history} | present(5000.0, 5001.0)
     track.look(FilesSeen(5002.0, history, there))
-    assert math.isnan(track.offered(4992.0, 5002.0, PERIOD)[0])
+    assert math.isnan(track.measure_offered(4992.0, 5002.0, PERIOD)[0])
     track.look(FilesSeen(5012.0, (LoggedFile("/in/w0", 5000.0, 40), LoggedFile("/in/w1", 5001.0, 40)), there))
     track.add(report(39, 40, 14.0), 0.0)
     assert track.records_per_file == 7
-    assert track.offered(5002.0, 5012.0, PERIOD) == (0, 0)
+    assert track.measure_offered(5002.0, 5012.0, PERIOD) == (0, 0)
 
 
 def test_a_log_too_long_to_read_whole_leaves_no_phantom_backlog():
@@ -146,7 +146,7 @@ def test_a_log_too_long_to_read_whole_leaves_no_phantom_backlog():
     old = {f"/in/old{n}": 10.0 for n in range(1000)}
     track.look(FilesSeen(50.0, files(7, 40.0, 41.0), old | present(45.0), read_before=40.0))
     track.add(report(6, 7, 20.0), 0.0)
-    assert track.offered(40.0, 50.0, 0.1)[1] == pytest.approx(10, rel=0.1)
+    assert track.measure_offered(40.0, 50.0, 0.1)[1] == pytest.approx(10, rel=0.1)
 
 
 def test_files_removed_before_they_were_read_wait_no_more():
@@ -154,7 +154,7 @@ def test_files_removed_before_they_were_read_wait_no_more():
     track.look(FilesSeen(10.0, files(0, 1.0), present(2.0, 3.0)))
     track.add(report(-1, 0, 5.0), 0.0)
     track.look(FilesSeen(40.0, (), {}))
-    assert track.offered(30.0, 40.0, PERIOD) == (0, 0)
+    assert track.measure_offered(30.0, 40.0, PERIOD) == (0, 0)
     assert track.idle_seconds == 30
 
 
@@ -163,7 +163,7 @@ def test_a_file_that_came_again_under_its_name_is_not_read_again():
     track.look(FilesSeen(10.0, files(0, 1.0), {}))
     track.add(report(-1, 0, 5.0), 0.0)
     track.look(FilesSeen(20.0, (), {"/in/0-0": 15.0}))
-    assert track.offered(10.0, 20.0, PERIOD) == (0, 0)
+    assert track.measure_offered(10.0, 20.0, PERIOD) == (0, 0)
 
 
 @pytest.mark.parametrize(("shift", "word"), [(3600.0, "after"), (-3600.0, "before")])
@@ -179,7 +179,7 @@ def test_files_of_another_clock_count_when_they_are_listed(shift, word):
         warnings.append(track.look(FilesSeen(at, taken, came)))
         track.add(report(step - 1, step, 200.0), 0.0)
     assert f"new files bear times 3595 s {word} the moment at which they were seen" in str(warnings[-1])
-    rate, backlog = track.offered(120.0, 130.0, PERIOD)
+    rate, backlog = track.measure_offered(120.0, 130.0, PERIOD)
     assert rate == pytest.approx(20.0, rel=0.1)
     assert backlog == 0
 
@@ -194,7 +194,7 @@ def test_clocks_a_little_apart_lose_no_file():
         taken = tuple(LoggedFile(path, modified, step) for path, modified in came.items())
         assert track.look(FilesSeen(at, taken, came)) is None
         track.add(report(step - 1, step, 200.0), 0.0)
-    assert track.offered(140.0, 150.0, PERIOD)[0] == pytest.approx(20.0, rel=0.25)
+    assert track.measure_offered(140.0, 150.0, PERIOD)[0] == pytest.approx(20.0, rel=0.25)
 
 
 def test_a_directory_that_is_gone_makes_the_rate_unknown_until_it_is_back():
@@ -202,21 +202,21 @@ def test_a_directory_that_is_gone_makes_the_rate_unknown_until_it_is_back():
     track.look(FilesSeen(10.0, files(0, 1.0), {}))
     track.add(report(-1, 0, 5.0), 0.0)
     assert track.look(FilesSeen(20.0, problem="/in is gone")) == "/in is gone"
-    assert math.isnan(track.offered(10.0, 20.0, PERIOD)[0])
+    assert math.isnan(track.measure_offered(10.0, 20.0, PERIOD)[0])
     assert track.idle_seconds == 0
     track.look(FilesSeen(25.0))
-    assert math.isnan(track.offered(10.0, 25.0, PERIOD)[0]), "a look without a listing mends nothing"
+    assert math.isnan(track.measure_offered(10.0, 25.0, PERIOD)[0]), "a look without a listing mends nothing"
     track.look(FilesSeen(30.0, (), {}))
-    assert track.offered(20.0, 30.0, PERIOD) == (0, 0)
+    assert track.measure_offered(20.0, 30.0, PERIOD) == (0, 0)
 
 
 def test_a_listing_that_rests_leaves_the_rate_of_the_last_one():
     track = FileTrack()
     track.look(FilesSeen(10.0, files(0, 1.0), present(*range(2, 10))))
     track.add(report(-1, 0, 5.0), 0.0)
-    assert track.offered(0.0, 10.0, PERIOD)[0] == pytest.approx(5.0, rel=0.15)
+    assert track.measure_offered(0.0, 10.0, PERIOD)[0] == pytest.approx(5.0, rel=0.15)
     track.look(FilesSeen(20.0))
-    assert track.offered(10.0, 20.0, PERIOD)[0] == pytest.approx(5.0, rel=0.15)
+    assert track.measure_offered(10.0, 20.0, PERIOD)[0] == pytest.approx(5.0, rel=0.15)
 
 
 def test_a_running_batch_has_its_files_in_the_backlog():
@@ -225,7 +225,7 @@ def test_a_running_batch_has_its_files_in_the_backlog():
     track.add(report(-1, 0, 5.0), 0.0)
     track.look(FilesSeen(100.0, files(1, *range(10, 50)), present(*range(50, 100))))
     assert track.running_files == 40
-    assert track.offered(90.0, 100.0, PERIOD)[1] == pytest.approx(5 * (90 - 10))
+    assert track.measure_offered(90.0, 100.0, PERIOD)[1] == pytest.approx(5 * (90 - 10))
 
 
 def test_before_the_first_file_there_is_no_offset_and_nothing_to_tell():

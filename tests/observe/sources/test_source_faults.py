@@ -37,7 +37,7 @@ def follow(*reports):
     track, told = OffsetTrack(), []
     for number, report in enumerate(reports):
         track.add(report, 5.0 * number)
-        rate, backlog = track.offered(5.0 * number - 10, 5.0 * number, PERIOD)
+        rate, backlog = track.measure_offered(5.0 * number - 10, 5.0 * number, PERIOD)
         told.append((rate, backlog, track.problem))
     return told
 
@@ -56,10 +56,10 @@ def test_a_topic_made_anew_is_told_though_a_second_report_came_before_anybody_lo
     track = OffsetTrack()
     for number, count in enumerate([4000, 4500, 50, 550]):
         track.add(kafka([count]), 5.0 * number)
-    rate, _ = track.offered(5.0, 15.0, PERIOD)
+    rate, _ = track.measure_offered(5.0, 15.0, PERIOD)
     assert math.isnan(rate) and "went back from 4,500 to 50" in track.problem
     track.add(kafka([1050]), 20.0)
-    assert track.offered(10.0, 20.0, PERIOD) == (100, 0) and not track.problem
+    assert track.measure_offered(10.0, 20.0, PERIOD) == (100, 0) and not track.problem
 
 
 def test_one_partition_that_begins_anew_is_not_hidden_by_the_others():
@@ -106,7 +106,7 @@ def test_another_clock_makes_no_backlog():
         at = 5.0 * number
         offset = {"records": 500 * number, "at_ms": (at - 3600) * 1000}
         track.add(SourceProgress(description, None, offset, offset, 500.0), at)
-    assert track.offered(5.0, 15.0, PERIOD) == (100, 0)
+    assert track.measure_offered(5.0, 15.0, PERIOD) == (100, 0)
 
 
 def report(first, last, records):
@@ -124,10 +124,10 @@ def test_files_removed_before_they_were_read_were_never_offered():
     for second in range(11, 21):
         track.look(FilesSeen(float(second), (), {f"/in/w{second}": float(second)}))
     # each was gone with the next: only the last one still waits, and Spark will read at most that one
-    rate, backlog = track.offered(10.0, 20.0, PERIOD)
+    rate, backlog = track.measure_offered(10.0, 20.0, PERIOD)
     assert rate <= 5.0 / 5.0 and backlog <= 5.0
     track.look(FilesSeen(21.0, (), {}))
-    assert track.offered(11.0, 21.0, PERIOD) == (0, 0)
+    assert track.measure_offered(11.0, 21.0, PERIOD) == (0, 0)
 
 
 def test_a_file_that_a_batch_took_and_removed_counts_whichever_is_seen_first():
@@ -141,7 +141,7 @@ def test_a_file_that_a_batch_took_and_removed_counts_whichever_is_seen_first():
         track.look(FilesSeen(21.0, () if unread_log else taken, {}))
         track.look(FilesSeen(22.0, taken if unread_log else (), {}))
         assert track.running_files == 9
-        assert track.offered(12.0, 22.0, PERIOD)[0] > 0
+        assert track.measure_offered(12.0, 22.0, PERIOD)[0] > 0
 
 
 def test_an_offset_of_an_old_checkpoint_is_a_plain_number():
@@ -159,7 +159,7 @@ def test_entries_that_the_log_does_not_have_make_the_source_unknown():
     track.look(FilesSeen(20.0, logged(0, 1.0), there))
     track.add(report(None, 0, 10.0), 0.0)
     assert track.add(report({"logOffset": 0}, 3, 100.0), 0.0) is not None
-    rate, backlog = track.offered(10.0, 20.0, PERIOD)
+    rate, backlog = track.measure_offered(10.0, 20.0, PERIOD)
     assert math.isnan(rate) and backlog == 0
     assert "log" in track.problem
     track.look(FilesSeen(30.0, logged(4, 25.0), there))

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from penstock.decide.ahead.demand import SourceDemand, find_quantile
+from penstock.decide.ahead.demand import HASTES, RateTrend, SourceDemand, find_quantile
 from penstock.decide.ahead.season import Season
-from penstock.decide.ahead.trend import HASTES, RateTrend
 
 
 def filter_by_the_textbook(rates, noises, haste, seconds=10.0):
