@@ -26,7 +26,7 @@ from tests.decide.slot_windows import (
 )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("rate", [120.0, 250.0, 400.0])
 @pytest.mark.parametrize("cores", [2, 5])
 @pytest.mark.parametrize("start", ["under", "over"])

@@ -51,7 +51,7 @@ NOISES = {
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("services", [1, 3])
-@pytest.mark.parametrize("samples", [6, 7, 12])
+@pytest.mark.parametrize("samples", [6, 12])
 def test_noise_alone_explains_a_backlog_no_more_often_than_stated(noise: str, services: int, samples: int):
     """One in twenty is stated: 10 of 200 are expected, and more than 20 come up in one run of a thousand."""
     random, wrong = np.random.default_rng((samples, services)), 0
@@ -72,7 +72,7 @@ def drift(random: np.random.Generator, count: int, memory: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("memory", [0.5, 0.9])
-@pytest.mark.parametrize("samples", [7, 12, 16, 20, 30])
+@pytest.mark.parametrize("samples", [7, 16, 30])
 def test_noise_that_lasts_explains_a_backlog_hardly_more_often_than_stated(memory: float, samples: int):
     """One in a hundred is stated; 8 of 200 come up in one run of a thousand even if it were one in fifty.
 
