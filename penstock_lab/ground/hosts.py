@@ -4,14 +4,15 @@ A Java that starts under a quota of 0.15 core takes a minute, which no real host
 host gets its start for free: each executor and each Python daemon has a gift of CPU seconds, about what its
 start takes. The host runs without a quota until the gifts are used up, and under its quota from then on.
 Gifts are CPU seconds and not a span of time, because a busy machine is slow: the span would end in mid-start,
-and on an idle machine leave time for free work. An executor that waits for its first task keeps some of its
-gift for the classes which that task loads; when it rests after that, it keeps nothing. Else its first batches
-would be computed at a speed that no later one has.
+and on an idle machine leave time for free work. An executor that has started gets another part for the
+classes which its first task loads, however long it waits for it; when it rests after that, it keeps nothing.
+Else its first batches would be computed at a speed that no later one has.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import subprocess
 import threading
 import time
@@ -35,13 +36,15 @@ class Gift(NamedTuple):
 
 
 EXECUTOR_GIFT = Gift(5.0, rests=2)
-"""An executor has used 2 CPU seconds when it is registered; the classes of its first task take 1 to 3."""
+"""An executor has used 2 to 3.5 CPU seconds when it is registered."""
 PYTHON_GIFT = Gift(1.8, rests=1)
 """A daemon of PySpark and its first worker have used 1.8 to 2.0 when they have given back a first row."""
-FIRST_TASK_SECONDS = 3.0
-"""The part of its gift that an executor keeps if it rests before its first task."""
+FIRST_TASK_SECONDS = 4.0
+"""The part of an executor's first task: its classes have taken 1 to 5 CPU seconds, by the machine's speed."""
 REST_SECONDS, REST_SHARE = 1.0, 0.05
 """A host rests that has used less than this share of a core for so long."""
+LEAST_TASK_SECONDS = 0.5
+"""CPU seconds between two rests that are no task: heartbeats, a collection."""
 
 EVERY_SECONDS = 0.2
 """So long at most does a new Java run under the quota before it is noticed."""
@@ -105,7 +108,7 @@ class WarmUp:
     def __init__(self) -> None:
         self._until, self._rests = 0.0, 0
         self._known: frozenset[int] = frozenset()
-        self._marked, self._is_resting = (0.0, 0.0), False
+        self._marked, self._is_resting, self._rested_at = (0.0, 0.0), False, 0.0
 
     def judge(self, gifts: Mapping[int, Gift], used: float, now: float) -> bool:
         """Return whether the host is warming up; `used` are its CPU seconds so far, `now` is in seconds."""
@@ -114,7 +117,7 @@ class WarmUp:
         if new:
             self._until = max(self._until, used) + sum(gift.seconds for gift in new)
             self._rests = max(gift.rests for gift in new)
-            self._marked, self._is_resting = (now, used), False
+            self._marked, self._is_resting, self._rested_at = (now, used), False, -math.inf
         elif now - self._marked[0] >= REST_SECONDS:
             self._note_rest(used - self._marked[1] < REST_SHARE * (now - self._marked[0]), used)
             self._marked = now, used
@@ -125,10 +128,10 @@ class WarmUp:
         self._until = 0.0
 
     def _note_rest(self, is_resting: bool, used: float) -> None:
-        """Cut what is left when a rest begins; the last rest that a gift has takes it back."""
-        if is_resting and not self._is_resting:
-            self._rests -= 1
-            self._until = min(self._until, used + FIRST_TASK_SECONDS) if self._rests > 0 else 0.0
+        """Give the part of a first task when a rest begins; the last rest takes back what is left."""
+        if is_resting and not self._is_resting and used - self._rested_at >= LEAST_TASK_SECONDS:
+            self._rests, self._rested_at = self._rests - 1, used
+            self._until = used + FIRST_TASK_SECONDS if self._rests > 0 else 0.0
         self._is_resting = is_resting
 
 

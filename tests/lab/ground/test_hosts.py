@@ -53,8 +53,8 @@ class Warming:
         self.now, self.used = self.now + seconds, self.used + seconds
         return self.warm_up.judge(gifts, self.used, self.now)
 
-    def rest(self, seconds, gifts):
-        self.now, self.used = self.now + seconds, self.used + 0.01 * seconds
+    def rest(self, seconds, gifts, share=0.01):
+        self.now, self.used = self.now + seconds, self.used + share * seconds
         return self.warm_up.judge(gifts, self.used, self.now)
 
 
@@ -83,6 +83,27 @@ def test_an_executor_that_rests_before_its_first_task_keeps_some_for_it():
     assert host.rest(60.0, JAVA)
     assert host.compute(FIRST_TASK_SECONDS - 0.7, JAVA), "the classes of the first task"
     assert not host.compute(0.8, JAVA)
+
+
+def test_its_first_task_has_its_part_however_much_the_start_took():
+    host = Warming()
+    host.compute(0.0, JAVA)
+    assert host.compute(5.9, JAVA)
+    assert host.rest(60.0, JAVA)
+    assert host.compute(FIRST_TASK_SECONDS - 0.1, JAVA)
+    assert not host.compute(0.1, JAVA)
+
+
+def test_a_moment_of_work_between_two_rests_is_no_first_task():
+    host = Warming()
+    host.compute(0.0, JAVA)
+    host.compute(2.0, JAVA)
+    for _ in range(3):
+        assert host.rest(20.0, JAVA)
+        assert host.rest(1.0, JAVA, share=0.1), "heartbeats, a collection"
+    assert host.rest(2.0, JAVA)
+    assert host.compute(FIRST_TASK_SECONDS - 2.0, JAVA)
+    assert not host.rest(2.0, JAVA), "that was one"
 
 
 def test_an_executor_that_rests_after_its_first_task_keeps_nothing():
