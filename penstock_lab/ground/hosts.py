@@ -130,9 +130,11 @@ class WarmUp:
     def _note_rest(self, is_resting: bool, used: float) -> None:
         """Give the part of a first task when a rest begins; the last rest takes back what is left."""
         if is_resting and not self._is_resting and used - self._rested_at >= LEAST_TASK_SECONDS:
-            self._rests, self._rested_at = self._rests - 1, used
+            self._rests -= 1
             self._until = used + FIRST_TASK_SECONDS if self._rests > 0 else 0.0
         self._is_resting = is_resting
+        if is_resting:
+            self._rested_at = used
 
 
 class GroundHost:
