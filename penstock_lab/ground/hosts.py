@@ -94,10 +94,12 @@ class HostProcess:
 def find_gifts(processes: Iterable[HostProcess]) -> dict[int, Gift]:
     """Return process → its gift, for executors and the Python that each of them started.
 
-    Python workers fork from a daemon, under the same command; their parent tells them from it.
+    Python workers fork from a daemon, under the same command; their parent tells them from it. So does a fork
+    of an executor that is not yet the program which it is to be.
     """
     listed = list(processes)
-    executors = {process.pid for process in listed if process.is_executor}
+    java = {process.pid for process in listed if process.is_executor}
+    executors = {process.pid for process in listed if process.pid in java and process.parent not in java}
     python = {process.pid for process in listed if process.parent in executors and "-m" in process.command}
     return dict.fromkeys(executors, EXECUTOR_GIFT) | dict.fromkeys(python, PYTHON_GIFT)
 

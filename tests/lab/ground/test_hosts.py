@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -37,6 +38,11 @@ def test_executors_and_their_python_get_gifts_and_nothing_else_does():
     assert find_gifts([WORKER, EXECUTOR, CHMOD]) == {20: EXECUTOR_GIFT}
     everything = [PYTHON_WORKER, DAEMON, CHMOD, EXECUTOR, WORKER]
     assert find_gifts(everything) == {20: EXECUTOR_GIFT, 30: PYTHON_GIFT}
+
+
+def test_a_fork_of_an_executor_is_no_executor_before_it_has_its_own_command():
+    forked = replace(EXECUTOR, pid=25, parent=EXECUTOR.pid)
+    assert find_gifts([WORKER, EXECUTOR, forked]) == {20: EXECUTOR_GIFT}
 
 
 JAVA, PYTHON = {20: Gift(6.0, rests=2)}, {30: Gift(2.0, rests=1)}
