@@ -35,12 +35,13 @@ class Gift(NamedTuple):
     rests: int
 
 
-EXECUTOR_GIFT = Gift(5.0, rests=2)
-"""An executor has used 2 to 3.5 CPU seconds when it is registered."""
+EXECUTOR_GIFT = Gift(6.0, rests=2)
+"""An executor has used 2 to 4 CPU seconds when it is registered, by the machine's speed."""
 PYTHON_GIFT = Gift(1.8, rests=1)
 """A daemon of PySpark and its first worker have used 1.8 to 2.0 when they have given back a first row."""
-FIRST_TASK_SECONDS = 4.0
-"""The part of an executor's first task: its classes have taken 1 to 5 CPU seconds, by the machine's speed."""
+FIRST_TASK_SHARE = 1.75
+"""CPU seconds for each of its start that an executor gets for its first task: the classes of one have taken 3
+where the start took 2, and 7 where it took 4."""
 REST_SECONDS, REST_SHARE = 1.0, 0.05
 """A host rests that has used less than this share of a core for so long."""
 LEAST_TASK_SECONDS = 0.5
@@ -108,7 +109,7 @@ class WarmUp:
     """Decides whether a host runs at full speed: while the gifts of what started in it are not used up."""
 
     def __init__(self) -> None:
-        self._until, self._rests = 0.0, 0
+        self._began, self._until, self._rests = 0.0, 0.0, 0
         self._known: frozenset[int] = frozenset()
         self._marked, self._is_resting, self._rested_at = (0.0, 0.0), False, 0.0
 
@@ -117,7 +118,7 @@ class WarmUp:
         new = [gift for pid, gift in gifts.items() if pid not in self._known]
         self._known = frozenset(gifts)
         if new:
-            self._until = max(self._until, used) + sum(gift.seconds for gift in new)
+            self._began, self._until = used, max(self._until, used) + sum(gift.seconds for gift in new)
             self._rests = max(gift.rests for gift in new)
             self._marked, self._is_resting, self._rested_at = (now, used), False, -math.inf
         elif now - self._marked[0] >= REST_SECONDS:
@@ -133,7 +134,9 @@ class WarmUp:
         """Give the part of a first task when a rest begins; the last rest takes back what is left."""
         if is_resting and not self._is_resting and used - self._rested_at >= LEAST_TASK_SECONDS:
             self._rests -= 1
-            self._until = used + FIRST_TASK_SECONDS if self._rests > 0 else 0.0
+            # who has used up its gift has had its first task, too
+            has_started = self._rests > 0 and used < self._until
+            self._until = used + FIRST_TASK_SHARE * (used - self._began) if has_started else 0.0
         self._is_resting = is_resting
         if is_resting:
             self._rested_at = used

@@ -12,7 +12,7 @@ from penstock.errors import ActionFailed, BadInput
 from penstock_lab.ground.control_groups import find_hierarchy
 from penstock_lab.ground.hosts import (
     EXECUTOR_GIFT,
-    FIRST_TASK_SECONDS,
+    FIRST_TASK_SHARE,
     PYTHON_GIFT,
     Gift,
     GroundHost,
@@ -82,22 +82,21 @@ def test_what_is_left_of_a_gift_is_added_to_the_next_gift():
     assert not host.compute(0.1, JAVA | PYTHON)
 
 
-def test_an_executor_that_rests_before_its_first_task_keeps_some_for_it():
+@pytest.mark.parametrize("start", [2.0, 4.0])
+def test_an_executor_that_rests_before_its_first_task_gets_more_the_more_its_start_took(start):
     host = Warming()
     host.compute(0.0, JAVA)
-    assert host.compute(2.0, JAVA)
-    assert host.rest(60.0, JAVA)
-    assert host.compute(FIRST_TASK_SECONDS - 0.7, JAVA), "the classes of the first task"
-    assert not host.compute(0.8, JAVA)
+    assert host.compute(start, JAVA)
+    assert host.rest(1.0, JAVA)
+    assert host.compute(FIRST_TASK_SHARE * start - 0.1, JAVA), "the classes of the first task"
+    assert not host.compute(0.2, JAVA)
 
 
-def test_its_first_task_has_its_part_however_much_the_start_took():
+def test_an_executor_that_had_its_first_task_before_it_rests_gets_nothing():
     host = Warming()
     host.compute(0.0, JAVA)
-    assert host.compute(5.9, JAVA)
-    assert host.rest(60.0, JAVA)
-    assert host.compute(FIRST_TASK_SECONDS - 0.1, JAVA)
-    assert not host.compute(0.1, JAVA)
+    assert not host.compute(6.5, JAVA)
+    assert not host.rest(2.0, JAVA)
 
 
 def test_a_moment_of_work_between_two_rests_is_no_first_task():
@@ -108,13 +107,14 @@ def test_a_moment_of_work_between_two_rests_is_no_first_task():
         assert host.rest(20.0, JAVA)
         assert host.rest(1.0, JAVA, share=0.1), "heartbeats, a collection"
     assert host.rest(2.0, JAVA)
-    assert host.compute(FIRST_TASK_SECONDS - 2.0, JAVA)
+    assert host.compute(1.0, JAVA)
     assert not host.rest(2.0, JAVA), "that was one"
 
 
 def test_an_executor_that_rests_after_its_first_task_keeps_nothing():
     host = Warming()
     host.compute(0.0, JAVA)
+    host.compute(2.0, JAVA)
     host.rest(2.0, JAVA)
     assert host.compute(1.0, JAVA)
     assert not host.rest(2.0, JAVA)
