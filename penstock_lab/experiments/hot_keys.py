@@ -49,9 +49,10 @@ from penstock_lab.experiments.spark_query import (
     note_failure,
     stop_after,
 )
-from penstock_lab.ground.spark_cluster import ROCKSDB_STATE, ClusterShape, cluster, scratch_directory
+from penstock_lab.ground.spark_cluster import ClusterShape, cluster, scratch_directory
 from penstock_lab.workloads.key_count import SkewedState, build_skewed_state
 from penstock_lab.workloads.source import start_counts
+from penstock_lab.workloads.state_stores import ROCKSDB_STATE
 
 STRAGGLER_SHARES = (0.3, 0.5, 0.8)
 """Of figure 3.10."""

@@ -24,8 +24,9 @@ from penstock.runtime.attach import attach
 from penstock.simulate.profiles import parse_profile
 from penstock_lab.experiments.batches import BatchSeen, LoadOutcome, measure_load, read_reports
 from penstock_lab.experiments.measurement import Progress, shorten_error
-from penstock_lab.ground.spark_cluster import HDFS_STATE, ClusterShape
+from penstock_lab.ground.spark_cluster import ClusterShape
 from penstock_lab.workloads.catalog import Ask, Workload
+from penstock_lab.workloads.state_stores import HDFS_STATE
 from penstock_lab.workloads.word_count import WordCount
 
 DAYS_AGO = 10 * 86400.0

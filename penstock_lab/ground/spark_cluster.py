@@ -28,6 +28,7 @@ from penstock.errors import ActionFailed
 from penstock.observe.executors.processes import find_executors, list_processes
 from penstock.observe.spark_session import start_spark
 from penstock_lab.ground.class_archive import ClassArchive, find_spark
+from penstock_lab.workloads.state_stores import HDFS_STATE
 
 LIGHT_JVM = " ".join(
     (
@@ -42,9 +43,6 @@ LIGHT_JVM = " ".join(
 
 Without Hadoop's native library every checkpoint file forks a `chmod` or two: VFORK makes them cheap.
 """
-
-HDFS_STATE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-ROCKSDB_STATE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 @dataclass(frozen=True, slots=True)

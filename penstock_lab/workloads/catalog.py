@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import BadInput
 from penstock.units.fields import suggest_name
 from penstock_lab.workloads.records import Load
+from penstock_lab.workloads.state_stores import ROCKSDB_STATE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +170,7 @@ _LISTED = (
             f"nexmark-q{number}",
             f"Nexmark query {number}, {summary}",
             partial(_build_nexmark, number),
-            state_store=ROCKSDB if number == 6 else None,
+            state_store=ROCKSDB_STATE if number == 6 else None,
             rate=_SLOWER.get(number, 10_000.0),
             # Spark speaks with the processor of query 6 in protocol buffers, and does not bring them
             prepare=partial(require_package, "google.protobuf", "protobuf") if number == 6 else None,

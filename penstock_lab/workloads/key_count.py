@@ -23,9 +23,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from penstock.errors import BadInput
-from penstock_lab.workloads.catalog import ROCKSDB
 from penstock_lab.workloads.records import Load, is_hot, write_options
 from penstock_lab.workloads.source import PRELOAD_PER_BATCH, read_load
+from penstock_lab.workloads.state_stores import ROCKSDB_STATE
 
 _MULTIPLIER, _MODULUS = 1_103_515_245, 2**31 - 1
 """A record's draw is (number · multiplier + seed) mod a prime: exact in 64 bits, in Spark as here."""
@@ -78,7 +78,7 @@ class KeyCount(Load):
 def build_key_count(spark: SparkSession, workload: KeyCount) -> DataFrame:
     """Return the streaming DataFrame (key, count); sets the session's state store and number of bins."""
     spark.conf.set("spark.sql.shuffle.partitions", workload.bins)
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB_STATE)
     number = sf.col("number")
     draw = (number % _MODULUS * _MULTIPLIER + workload.seed) % _MODULUS
     hot = sf.when(is_hot(number, workload.hot_share), draw % workload.hot_keys)

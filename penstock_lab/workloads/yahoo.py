@@ -11,20 +11,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from redis import Redis, RedisError
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from penstock.errors import ActionFailed, BadInput
 from penstock.simulate.profiles import Profile
 from penstock_lab.workloads.records import draw_below, draw_bits, find_arrivals, take_bits
 from penstock_lab.workloads.source import Content, LoadOptions, LoadSource
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 WINDOW_SECONDS = 10
 WATERMARK_SECONDS = 10
@@ -50,6 +50,11 @@ class WindowResult:
 @contextmanager
 def connect_redis(address: str, timeout_seconds: float = 10.0) -> Iterator[Redis]:
     """Connect for the length of a `with`; BadInput where no Redis answers, ActionFailed later on."""
+    # here: half a second of every Python that an executor starts went into it
+    from redis import Redis, RedisError
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
     host, separator, port = address.rpartition(":")
     if not (separator and host and port.isdecimal()):
         raise BadInput(f"the Redis address {address!r} is not HOST:PORT")

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from penstock_lab.ground.spark_cluster import HDFS_STATE, ROCKSDB_STATE
+from penstock_lab.workloads.state_stores import HDFS_STATE, ROCKSDB_STATE
 
 BATCHES, ROWS, KEYS = 10, 60, 11
 SCHEMA = "key string, number long, at timestamp"

@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 from penstock.dataflow.window import ApplicationWindow
 from penstock.observe.progress import CACHE_KEY, ROOM_KEY
 from penstock.observe.spark_source import SparkSource
-from penstock_lab.ground.spark_cluster import ROCKSDB_STATE
+from penstock_lab.workloads.state_stores import ROCKSDB_STATE
 from tests.spark.watching import query_of
 from tests.waiting import wait_for
 

@@ -5,11 +5,11 @@ import os
 import pandas as pd
 import pytest
 
-from penstock_lab.ground.spark_cluster import HDFS_STATE, ROCKSDB_STATE
 from penstock_lab.workloads.nexmark.events import COLUMNS, Nexmark
 from penstock_lab.workloads.nexmark.queries import QUERIES, STATELESS, Windows, query_of
 from penstock_lab.workloads.nexmark.streams import FileStreams, write_files
 from penstock_lab.workloads.outlets import write_batch
+from penstock_lab.workloads.state_stores import HDFS_STATE, ROCKSDB_STATE
 from tests.lab.workloads.nexmark_reference import Reference
 from tests.waiting import wait_for
 

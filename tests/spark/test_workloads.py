@@ -9,12 +9,12 @@ import pytest
 
 from penstock.simulate.profiles import parse_profile
 from penstock_lab.experiments.spark_query import RunLength, list_batches, run_load, run_workload
-from penstock_lab.ground.spark_cluster import HDFS_STATE
 from penstock_lab.workloads.catalog import Ask
 from penstock_lab.workloads.catalog import find_workload as workload_named
 from penstock_lab.workloads.key_count import KeyCount, build_key_count
 from penstock_lab.workloads.records import count_words
 from penstock_lab.workloads.source import FORMAT, LoadSource, start_counts
+from penstock_lab.workloads.state_stores import HDFS_STATE
 from penstock_lab.workloads.word_count import WordCount, start_word_count
 from penstock_lab.workloads.yahoo import AdEvents, find_campaign, read_results
 from tests.redis_server import redis_server

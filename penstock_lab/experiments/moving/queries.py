@@ -34,8 +34,9 @@ from penstock_lab.experiments.spark_query import (
     note_failure,
     run_workload,
 )
-from penstock_lab.ground.spark_cluster import ROCKSDB_STATE, ClusterShape, cluster, scratch_directory
+from penstock_lab.ground.spark_cluster import ClusterShape, cluster, scratch_directory
 from penstock_lab.workloads.catalog import Ask, find_workload
+from penstock_lab.workloads.state_stores import ROCKSDB_STATE
 
 FLUID, BATCHED, OPTIMIZED = "fluid", "batched", "optimized"
 ALL_AT_ONCE, PREPARED = "all-at-once", "all-at-once-prepared"

@@ -16,7 +16,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock_lab.experiments.sizing.eaters import burn, hold
-from penstock_lab.ground.spark_cluster import HDFS_STATE, ROCKSDB_STATE, executor_ids
+from penstock_lab.ground.spark_cluster import executor_ids
+from penstock_lab.workloads.state_stores import HDFS_STATE, ROCKSDB_STATE
 
 ROWS = {"heap": 40_000, "rocksdb": 40_000}
 """In a batch; 20,000 in the other cases."""
