@@ -12,14 +12,13 @@ Else its first batches would be computed at a speed that no later one has.
 from __future__ import annotations
 
 import contextlib
-import math
 import subprocess
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 
@@ -27,25 +26,19 @@ from penstock.errors import ActionFailed, BadInput
 from penstock_lab.ground.control_groups import ControlGroup, kill_processes
 from penstock_lab.ground.java_servers import start_server
 
-
-class Gift(NamedTuple):
-    """CPU seconds for a start, and at which rest of the host what is left of them is taken back."""
-
-    seconds: float
-    rests: int
-
-
-EXECUTOR_GIFT = Gift(6.0, rests=2)
-"""An executor has used 2 to 4 CPU seconds when it is registered, by the machine's speed."""
-PYTHON_GIFT = Gift(1.8, rests=1)
+EXECUTOR_GIFT = 6.0
+"""CPU seconds for the start of an executor: it has used 2 to 4 when it is registered, by the machine."""
+PYTHON_GIFT = 1.8
 """A daemon of PySpark and its first worker have used 1.8 to 2.0 when they have given back a first row."""
-FIRST_TASK_SHARE = 1.75
-"""CPU seconds for each of its start that an executor gets for its first task: the classes of one have taken 3
-where the start took 2, and 7 where it took 4."""
+FIRST_TASK_SHARE = 2.3
+"""CPU seconds for each of its start that an executor gets for its first task: with an archive of loaded classes
+that task has taken 6.7 where the start took 2.9, beside the Python that it started."""
 REST_SECONDS, REST_SHARE = 1.0, 0.05
 """A host rests that has used less than this share of a core for so long."""
-LEAST_TASK_SECONDS = 0.5
-"""CPU seconds between two rests that are no task: heartbeats, a collection."""
+LEAST_START_SECONDS = 0.5
+"""CPU seconds between two rests that belong to a start: heartbeats and collections take less."""
+TASK_THREAD = "Executor task l"
+"""The name of the threads in which an executor runs tasks, as the kernel cuts it."""
 
 EVERY_SECONDS = 0.2
 """So long at most does a new Java run under the quota before it is noticed."""
@@ -92,7 +85,7 @@ class HostProcess:
         return "--executor-id" in self.command
 
 
-def find_gifts(processes: Iterable[HostProcess]) -> dict[int, Gift]:
+def find_gifts(processes: Iterable[HostProcess]) -> dict[int, float]:
     """Return process → its gift, for executors and the Python that each of them started.
 
     Python workers fork from a daemon, under the same command; their parent tells them from it. So does a fork
@@ -109,20 +102,21 @@ class WarmUp:
     """Decides whether a host runs at full speed: while the gifts of what started in it are not used up."""
 
     def __init__(self) -> None:
-        self._began, self._until, self._rests = 0.0, 0.0, 0
+        self._began, self._started, self._until, self._rested_at = 0.0, 0.0, 0.0, 0.0
         self._known: frozenset[int] = frozenset()
-        self._marked, self._is_resting, self._rested_at = (0.0, 0.0), False, 0.0
+        self._marked = (0.0, 0.0)
 
-    def judge(self, gifts: Mapping[int, Gift], used: float, now: float) -> bool:
+    def judge(self, gifts: Mapping[int, float], used: float, now: float, has_had_task: bool) -> bool:
         """Return whether the host is warming up; `used` are its CPU seconds so far, `now` is in seconds."""
         new = [gift for pid, gift in gifts.items() if pid not in self._known]
         self._known = frozenset(gifts)
         if new:
-            self._began, self._until = used, max(self._until, used) + sum(gift.seconds for gift in new)
-            self._rests = max(gift.rests for gift in new)
-            self._marked, self._is_resting, self._rested_at = (now, used), False, -math.inf
-        elif now - self._marked[0] >= REST_SECONDS:
-            self._note_rest(used - self._marked[1] < REST_SHARE * (now - self._marked[0]), used)
+            self._began, self._started = used, 0.0
+            self._until = max(self._until, used) + sum(new)
+            self._marked = now, used
+        elif gifts and now - self._marked[0] >= REST_SECONDS:
+            if used - self._marked[1] < REST_SHARE * (now - self._marked[0]):
+                self._note_rest(used, has_had_task)
             self._marked = now, used
         return used < self._until
 
@@ -130,16 +124,12 @@ class WarmUp:
         """Take back what is left of the gifts."""
         self._until = 0.0
 
-    def _note_rest(self, is_resting: bool, used: float) -> None:
-        """Give the part of a first task when a rest begins; the last rest takes back what is left."""
-        if is_resting and not self._is_resting and used - self._rested_at >= LEAST_TASK_SECONDS:
-            self._rests -= 1
-            # who has used up its gift has had its first task, too
-            has_started = self._rests > 0 and used < self._until
-            self._until = used + FIRST_TASK_SHARE * (used - self._began) if has_started else 0.0
-        self._is_resting = is_resting
-        if is_resting:
-            self._rested_at = used
+    def _note_rest(self, used: float, has_had_task: bool) -> None:
+        """Take back what is left at a rest after the first task; before it, give the part of that task."""
+        if used - max(self._rested_at, self._began) >= LEAST_START_SECONDS:
+            self._started = used - self._began
+        self._rested_at = used
+        self._until = 0.0 if has_had_task else used + FIRST_TASK_SHARE * self._started
 
 
 class GroundHost:
@@ -153,6 +143,7 @@ class GroundHost:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_released, self._kills = True, 0
         self._looked: dict[int, tuple[int, HostProcess]] = {}
+        self._with_tasks: frozenset[int] = frozenset()
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         """Start the worker at full speed, within the memory limit."""
@@ -186,8 +177,7 @@ class GroundHost:
             if not self.is_alive() or self.is_paused:
                 return
             processes = self._list_processes()
-            warming = self._warm_up.judge(find_gifts(processes), self._group.cpu_seconds(), time.monotonic())
-            self._set_speed(warming or self._is_released)
+            self._set_speed(self._is_warming_up(processes) or self._is_released)
             kills = self._group.memory_kills()
             if kills > self._kills and self._process is not None:
                 kill_processes({process.pid for process in processes} - {self._process.pid})
@@ -204,8 +194,7 @@ class GroundHost:
         with self._lock:
             self._is_released = False
             if at_once:
-                gifts = find_gifts(self._list_processes())
-                self._warm_up.judge(gifts, self._group.cpu_seconds(), time.monotonic())
+                self._is_warming_up(self._list_processes())
                 self._warm_up.end()
             self.look()
 
@@ -279,6 +268,14 @@ class GroundHost:
             **figures,
         }
 
+    def _is_warming_up(self, processes: Sequence[HostProcess]) -> bool:
+        gifts = find_gifts(processes)
+        executors = {process.pid for process in processes if process.is_executor and process.pid in gifts}
+        begun = {pid for pid in executors - self._with_tasks if has_task_thread(pid)}
+        self._with_tasks = (self._with_tasks & executors) | begun
+        has_had_task = executors == self._with_tasks
+        return self._warm_up.judge(gifts, self._group.cpu_seconds(), time.monotonic(), has_had_task)
+
     def _set_speed(self, full: bool) -> None:
         self.is_at_full_speed = full
         cores = None if full else self.shape.cpu / self.slowed
@@ -300,6 +297,17 @@ class GroundHost:
             if process is not None:
                 self._looked[pid] = looks + 1, process
         return [process for _, process in self._looked.values()]
+
+
+def has_task_thread(pid: int, processes: Path = Path("/proc")) -> bool:
+    """Tell whether an executor has threads of tasks; they stay for a minute after their last task."""
+    try:
+        threads = [*(processes / str(pid) / "task").iterdir()]
+        return any(
+            (thread / "comm").read_text(encoding="utf-8").startswith(TASK_THREAD) for thread in threads
+        )
+    except OSError:
+        return False  # a thread or the process has just ended: the next look will tell
 
 
 def _read_process(pid: int) -> HostProcess | None:

@@ -60,7 +60,9 @@ class ProvingGround:
         self._name = Owner.this_process().next_name()
         self._directory = Path(tempfile.gettempdir()) / self._name
         self._port, self._page_port = find_free_ports(2)
-        self._archive = ClassArchive("worker")
+        # that of a driver has the classes of tasks, too; a worker leaves one with those of its start alone
+        known = [archive for kind in ("driver", "worker") if (archive := ClassArchive(kind)).exists()]
+        self._archive = known[0] if known else ClassArchive("worker")
         self._cleanup, self._stopped = ExitStack(), threading.Event()
 
     def __enter__(self) -> Self:

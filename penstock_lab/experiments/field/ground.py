@@ -22,6 +22,7 @@ from penstock_lab.experiments.field.plan import HOST, WORKERS, FieldTrial
 from penstock_lab.experiments.field.rows import Ran
 from penstock_lab.experiments.field.trace import FieldTrace, read_notes
 from penstock_lab.experiments.measurement import find_changes, shorten_error
+from penstock_lab.ground.class_training import train_drivers
 from penstock_lab.ground.hosts import HostShape
 from penstock_lab.ground.java_servers import read_tail
 from penstock_lab.ground.kafka_broker import connector_jars, kafka_broker
@@ -47,6 +48,7 @@ class Field:
         self._count = 0
 
     def __enter__(self) -> Field:
+        train_drivers()
         with self._stack as stack:
             self.ground = stack.enter_context(ProvingGround(self._workers, self._host))
             self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-field-")))

@@ -14,12 +14,12 @@ from penstock_lab.ground.hosts import (
     EXECUTOR_GIFT,
     FIRST_TASK_SHARE,
     PYTHON_GIFT,
-    Gift,
     GroundHost,
     HostProcess,
     HostShape,
     WarmUp,
     find_gifts,
+    has_task_thread,
 )
 from tests.lab.ground.group_trees import add_process, make_version_1, read_settings, show_figures
 from tests.waiting import wait_for
@@ -45,23 +45,25 @@ def test_a_fork_of_an_executor_is_no_executor_before_it_has_its_own_command():
     assert find_gifts([WORKER, EXECUTOR, forked]) == {20: EXECUTOR_GIFT}
 
 
-JAVA, PYTHON = {20: Gift(6.0, rests=2)}, {30: Gift(2.0, rests=1)}
+JAVA, PYTHON = {20: 6.0}, {30: 2.0}
 
 
 class Warming:
     """The warm-up of a host, told of its CPU seconds while it computes on one core or rests."""
 
     def __init__(self):
-        self.warm_up, self.now, self.used = WarmUp(), 100.0, 3.0
+        self.warm_up, self.now, self.used, self.has_had_task = WarmUp(), 100.0, 3.0, False
 
     def compute(self, seconds, gifts):
         """Return whether the host is warming up after so many seconds of computing."""
-        self.now, self.used = self.now + seconds, self.used + seconds
-        return self.warm_up.judge(gifts, self.used, self.now)
+        return self._look(seconds, seconds, gifts)
 
     def rest(self, seconds, gifts, share=0.01):
-        self.now, self.used = self.now + seconds, self.used + share * seconds
-        return self.warm_up.judge(gifts, self.used, self.now)
+        return self._look(seconds, share * seconds, gifts)
+
+    def _look(self, seconds, used, gifts):
+        self.now, self.used = self.now + seconds, self.used + used
+        return self.warm_up.judge(gifts, self.used, self.now, self.has_had_task)
 
 
 def test_a_host_warms_up_until_the_gift_of_cpu_seconds_is_used():
@@ -95,20 +97,32 @@ def test_an_executor_that_rests_before_its_first_task_gets_more_the_more_its_sta
 def test_an_executor_that_had_its_first_task_before_it_rests_gets_nothing():
     host = Warming()
     host.compute(0.0, JAVA)
+    host.has_had_task = True
     assert not host.compute(6.5, JAVA)
     assert not host.rest(2.0, JAVA)
 
 
-def test_a_moment_of_work_between_two_rests_is_no_first_task():
+def test_a_pause_in_mid_start_takes_nothing_back():
+    """One host of six ran its first task under the quota because its executor had waited for its driver."""
+    host = Warming()
+    host.compute(0.0, JAVA)
+    assert host.compute(1.0, JAVA)
+    assert host.rest(1.5, JAVA)
+    assert host.compute(1.6, JAVA)
+    assert host.rest(1.5, JAVA), "it has not had a task yet"
+    assert host.compute(FIRST_TASK_SHARE * 2.5, JAVA), "the whole start counts"
+
+
+def test_moments_of_work_between_rests_are_no_part_of_the_start():
     host = Warming()
     host.compute(0.0, JAVA)
     host.compute(2.0, JAVA)
-    for _ in range(3):
+    host.rest(1.0, JAVA, share=0.0)
+    for _ in range(30):
         assert host.rest(20.0, JAVA)
         assert host.rest(1.0, JAVA, share=0.1), "heartbeats, a collection"
-    assert host.rest(2.0, JAVA)
-    assert host.compute(1.0, JAVA)
-    assert not host.rest(2.0, JAVA), "that was one"
+    assert host.compute(FIRST_TASK_SHARE * 2.0 - 0.2, JAVA)
+    assert not host.compute(0.3, JAVA)
 
 
 def test_an_executor_that_rests_after_its_first_task_keeps_nothing():
@@ -116,6 +130,7 @@ def test_an_executor_that_rests_after_its_first_task_keeps_nothing():
     host.compute(0.0, JAVA)
     host.compute(2.0, JAVA)
     host.rest(2.0, JAVA)
+    host.has_had_task = True
     assert host.compute(1.0, JAVA)
     assert not host.rest(2.0, JAVA)
     assert host.compute(0.0, JAVA | PYTHON), "a Python that starts later has its own"
@@ -193,6 +208,17 @@ def executor(host, group):
     process.wait()
 
 
+def test_threads_of_tasks_are_known_by_their_name(tmp_path):
+    for number, name in enumerate(("java", "executor-heartb")):
+        thread = tmp_path / "20" / "task" / str(20 + number)
+        thread.mkdir(parents=True)
+        (thread / "comm").write_text(f"{name}\n")
+    assert not has_task_thread(20, tmp_path)
+    (thread / "comm").write_text("Executor task l\n")
+    assert has_task_thread(20, tmp_path)
+    assert not has_task_thread(21, tmp_path), "it has ended"
+
+
 def quota(group):
     return int(read_settings(group.folders["cpu"]).get("cpu.cfs_quota_us", -1))
 
@@ -219,10 +245,10 @@ def test_a_host_is_at_full_speed_while_its_executor_starts(host, group, executor
     host.limit()
     assert quota(group) == -1 and host.is_at_full_speed
     assert host.executors() == [executor.pid]
-    show_figures(group, cpu_seconds=EXECUTOR_GIFT.seconds - 0.1)
+    show_figures(group, cpu_seconds=EXECUTOR_GIFT - 0.1)
     host.look()
     assert quota(group) == -1
-    show_figures(group, cpu_seconds=EXECUTOR_GIFT.seconds)
+    show_figures(group, cpu_seconds=EXECUTOR_GIFT)
     host.look()
     assert quota(group) == 50_000 and not host.is_at_full_speed
 
