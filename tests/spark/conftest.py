@@ -26,8 +26,15 @@ SHARED = ClusterShape(executors=3, cores=2, conf={"spark.scheduler.mode": "FAIR"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need a Spark of their own come last: they end the shared one."""
-    items.sort(key=lambda item: item.get_closest_marker("own_cluster") is not None)
+    """Run tests on many executors first, so that few are started anew; those with their own Spark end it.
+
+    A module names as HELD the executors that it begins with.
+    """
+    items.sort(key=lambda item: (item.get_closest_marker("own_cluster") is not None, -executors_of(item)))
+
+
+def executors_of(item: pytest.Item) -> int:
+    return getattr(item.module, "HELD", 0) if isinstance(item, pytest.Function) else 0
 
 
 class Clusters:
@@ -101,6 +108,12 @@ def local_cluster(clusters: Clusters) -> Iterator[ClusterFactory]:
 
     yield factory
     clusters.restore()
+
+
+@pytest.fixture(scope="module")
+def spark(local_cluster: ClusterFactory, request: pytest.FixtureRequest) -> SparkSession:
+    """The shared cluster, with as many executors as the module's HELD says."""
+    return local_cluster(held=request.module.HELD)
 
 
 @pytest.fixture(autouse=True)

@@ -20,13 +20,9 @@ from tests.spark.watching import watch
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
+HELD = 1
 
 COUNTS, SEED = "counting", 5
-
-
-@pytest.fixture(scope="module")
-def spark(local_cluster):
-    return local_cluster(held=1)
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +33,9 @@ def source(spark):
 @pytest.fixture(scope="module")
 def counting(spark, source, tmp_path_factory):
     """A word count with state on its executors, which come and go; the last test counts its words."""
-    load = WordCount("constant:300", 1e-4, 1e-5, source_partitions=3, count_partitions=3, seed=SEED)
+    load = WordCount("constant:40", 1e-4, 1e-5, source_partitions=3, count_partitions=3, seed=SEED)
     place = str(tmp_path_factory.mktemp("counting"))
-    query = start_word_count(spark, load, place, trigger_seconds=1, name=COUNTS, sink="memory")
+    query = start_word_count(spark, load, place, trigger_seconds=2, name=COUNTS, sink="memory")
     source.observe(time.time())
     watch(source, COUNTS, lambda seen: len(seen.batches) > 0)
     yield query

@@ -15,6 +15,7 @@ from tests.spark.watching import query_of
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
+HELD = 2
 
 KEYS, RECORDS = 300_000, 20_000
 CACHES = {"starved": 1, "served": 256}
@@ -23,7 +24,7 @@ CACHES = {"starved": 1, "served": 256}
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    session = local_cluster(held=2)
+    session = local_cluster(held=HELD)
     session.conf.set("spark.sql.shuffle.partitions", 2)
     session.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB_STATE)
     return session

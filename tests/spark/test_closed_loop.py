@@ -17,6 +17,7 @@ from penstock_lab.workloads.word_count import WordCount, start_word_count
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
+HELD = 1
 
 SEED = 3
 LOAD = WordCount(
@@ -38,11 +39,6 @@ SETTINGS = {
     "max_executors": 3,
     "control_socket": False,
 }
-
-
-@pytest.fixture(scope="module")
-def spark(local_cluster):
-    return local_cluster(held=1)
 
 
 def records_read(query):

@@ -17,12 +17,13 @@ from tests.view.dashboard.served import served
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
+HELD = 1
 
 
 def test_a_real_application_is_watched_paused_and_resumed(
     local_cluster: Callable[..., SparkSession], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spark = local_cluster(held=1)
+    spark = local_cluster(held=HELD)
     places = {"journal": str(tmp_path / "journal.db"), "runtime_directory": str(tmp_path / "run")}
     settings = {**places, "policy_interval": "1s", "max_executors": 1, "dashboard": "127.0.0.1:0"}
     caplog.set_level(logging.INFO, "penstock.runtime.beside")

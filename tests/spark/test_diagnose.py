@@ -36,6 +36,7 @@ from tests.spark.watching import watch
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
+HELD = 2
 HOT_ROWS = 60
 SECONDS_A_ROW = 0.05
 FROZEN_SECONDS = 6.0
@@ -121,7 +122,7 @@ def is_calm(critical):
 
 
 def test_a_live_query_tells_what_it_waits_for_and_does_not_grow_for_it(local_cluster, tmp_path):
-    spark = local_cluster(held=2)
+    spark = local_cluster(held=HELD)
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 68).load()
     keys = rows.selectExpr(f"cast(if(value % 68 < {HOT_ROWS}, 0, value % 68) as int) key")
     query = (
@@ -152,7 +153,7 @@ def other_application(lines):
 
 
 def test_logs_that_grow_are_followed_window_after_window(local_cluster, tmp_path):
-    spark = local_cluster(held=2)
+    spark = local_cluster(held=HELD)
     spark.conf.set("spark.sql.shuffle.partitions", 2)
     logs, told = tmp_path / "logs", []
     rolled = logs / "eventlog_v2_app-1"
@@ -196,7 +197,7 @@ def test_the_pipeline_gives_the_same_summaries(local_cluster, tmp_path):
     log.write_bytes(b"".join(line + b"\n" for line in many_jobs(12).lines))
     trace = tmp_path / "engine.parquet"
     write_trace(trace_of(figure_3_3(), scale=1_000_000), trace)
-    spark = local_cluster(held=2)
+    spark = local_cluster(held=HELD)
     rows = log_summaries(path_frame(spark, [str(log), "/missing"]), 2.0).collect()
     assert [row.summary for row in rows if row.application == "/missing"] == ["error"]
     shares: dict[int, float] = {}

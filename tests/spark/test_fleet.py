@@ -25,6 +25,7 @@ from penstock.journal.store import open_journal
 from tests.fleet.agents import GIB, a_record
 
 pytestmark = pytest.mark.spark
+HELD = 2
 
 KEY = FleetKey(bytes(range(32)))
 NAMES = [f"app-{number}" for number in range(30)]
@@ -32,7 +33,7 @@ NAMES = [f"app-{number}" for number in range(30)]
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    session = local_cluster(held=2)
+    session = local_cluster(held=HELD)
     session.conf.set("spark.sql.shuffle.partitions", 2)
     return session
 

@@ -32,6 +32,7 @@ from tests.spark.watching import query_of, watch
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
+HELD = 2
 
 RATE = 400
 READ_PER_TRIGGER = 150
@@ -78,7 +79,7 @@ def producer(broker, topic):
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    session = local_cluster(held=2)
+    session = local_cluster(held=HELD)
     for jar in connector_jars():
         session.sql(f"ADD JAR '{jar}'")
     return session

@@ -16,6 +16,7 @@ from penstock_lab.workloads.word_count import WordCount, start_word_count
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
+HELD = 1
 
 MOST, CORES = 3, 2
 FOR_THROUGHPUT = "throughput phase"
@@ -36,11 +37,6 @@ SETTINGS = {
     "migration": False,
     "control_socket": False,
 }
-
-
-@pytest.fixture(scope="module")
-def spark(local_cluster):
-    return local_cluster(held=1)
 
 
 @pytest.fixture(scope="module")

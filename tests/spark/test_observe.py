@@ -14,6 +14,7 @@ from tests.spark.watching import query_of, watch
 from tests.waiting import PATIENCE_SECONDS, wait_for
 
 pytestmark = pytest.mark.spark
+HELD = 2
 
 ROWS = 60
 FILES, RECORDS_PER_FILE = 30, 25
@@ -22,7 +23,7 @@ SCAN = "MicroBatchScan + MapInArrow passed_on"
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    session = local_cluster(held=2)
+    session = local_cluster(held=HELD)
     session.conf.set("spark.sql.shuffle.partitions", 2)
     return session
 

@@ -19,6 +19,7 @@ from tests.spark.watching import query_of
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
+HELD = 2
 
 RECORDS = 25
 LINES = "".join(json.dumps({"a": number}) + "\n" for number in range(RECORDS))
@@ -26,7 +27,7 @@ LINES = "".join(json.dumps({"a": number}) + "\n" for number in range(RECORDS))
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    session = local_cluster(held=2)
+    session = local_cluster(held=HELD)
     session.conf.set("spark.sql.shuffle.partitions", 2)
     session.conf.set("spark.sql.streaming.fileSource.log.compactInterval", 3)
     return session

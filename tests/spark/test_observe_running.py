@@ -17,13 +17,14 @@ from tests.spark.watching import query_of
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
+HELD = 2
 
 FILES = 4
 
 
 @pytest.fixture(scope="module")
 def spark(local_cluster):
-    session = local_cluster(held=2)
+    session = local_cluster(held=HELD)
     session.conf.set("spark.sql.shuffle.partitions", 2)
     return session
 

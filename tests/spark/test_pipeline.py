@@ -24,14 +24,10 @@ from penstock_lab.ground.kafka_broker import connector_jars
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
+HELD = 3
 
 FILES, PER_FILE = 6, 400
 RECORDS = FILES * PER_FILE
-
-
-@pytest.fixture(scope="module")
-def spark(local_cluster):
-    return local_cluster(held=3)
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +139,7 @@ def test_results_equal_one_batch_job_while_parallelism_changes_and_the_pipeline_
     numbers(root, range(FILES // 2))
     unlucky = [number for number in range(RECORDS) if number % 997 == 13]
     odds = sum(number % 2 for number in range(RECORDS) if number not in unlucky)
-    halves = halving(root).run(spark, policy="threshold", settings=settings(root), trigger="100ms")
+    halves = halving(root).run(spark, policy="threshold", settings=settings(root), trigger="500ms")
     first = chain(root).run(spark, policy="ds2", settings=settings(root), trigger="100ms")
     seeds = random.Random(3)
 

@@ -15,13 +15,9 @@ from penstock_lab.ground.spark_cluster import executor_ids, kill_executor
 from tests.spark.test_pipeline import read, settings, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
+HELD = 1
 
 KEYS, BINS, PER_FILE = 12, 4, 60
-
-
-@pytest.fixture(scope="module")
-def spark(local_cluster):
-    return local_cluster(held=1)
 
 
 class Feeding(threading.Thread):

@@ -12,11 +12,7 @@ from penstock_lab.ground.kafka_broker import KafkaBroker, connector_jars
 from tests.spark.test_pipeline import read, rows, settings, topic, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
-
-
-@pytest.fixture(scope="module")
-def spark(local_cluster):
-    return local_cluster(held=2)
+HELD = 2
 
 
 def write(directory, numbers):

@@ -11,15 +11,11 @@ from penstock.pipeline.spark_topics import dead_letters
 from tests.spark.test_pipeline import numbers, read, rows, settings, topic, until
 
 pytestmark = pytest.mark.spark
+HELD = 3
 
 PER_PART = 400
 PARTS = 7
 TOGETHER = [["square", "odd", "spell"]]
-
-
-@pytest.fixture(scope="module")
-def spark(local_cluster):
-    return local_cluster(held=3)
 
 
 def three(root):

@@ -14,6 +14,7 @@ from penstock.pipeline.batches import measure_latency
 from tests.spark.test_pipeline import settings, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
+HELD = 3
 
 RATE = 30
 COST_SECONDS = 0.05
@@ -73,7 +74,7 @@ def followed(root, since):
 
 
 def test_a_latency_target_is_kept_on_functions(local_cluster, tmp_path):
-    spark, root = local_cluster(held=3), tmp_path / "topics"
+    spark, root = local_cluster(held=HELD), tmp_path / "topics"
     sender = Sender(root / "requests")
     sender.start()
     chosen = settings(

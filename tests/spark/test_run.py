@@ -71,7 +71,7 @@ def test_an_unchanged_script_with_the_autopilot_attached(environment, tmp_path):
         return status if status and status["queries"] else None
 
     try:
-        status = wait_for("a status with the query", seen, every=0.5)
+        status = wait_for("a status with the query", seen, every=2.0)
         watched = asked(environment, "watch", status["application"])
     finally:
         enough.touch()

@@ -18,6 +18,8 @@ from penstock.decide.outcome import Status
 from penstock.journal.overrides import add_override
 from penstock.journal.records import ActionRecord
 from penstock.journal.store import Journal, open_journal
+from penstock_lab.ground.class_archive import ClassArchive
+from penstock_lab.ground.spark_cluster import LIGHT_JVM
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
@@ -96,7 +98,8 @@ def running(environment: dict[str, str], root: Path) -> Iterator[subprocess.Pope
     script.write_text(SCRIPT)
     (root / "events").mkdir()
     events = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": str(root / "events")}
-    given = {**CONF, **events, "spark.eventLog.compress": "false"}
+    java = {"spark.executor.extraJavaOptions": " ".join((LIGHT_JVM, *ClassArchive("driver").options))}
+    given = {**CONF, **events, **java, "spark.eventLog.compress": "false"}
     conf = [word for key, value in given.items() for word in ("--conf", f"{key}={value}")]
     command = [sys.executable, "-m", "penstock.cli", "run", "--policy", "sage", "--allow-restart", "--json"]
     words = [*command, *conf, str(script), str(root), str(ROWS)]

@@ -21,11 +21,7 @@ from tests.redis_server import redis_server
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
-
-
-@pytest.fixture(scope="module")
-def spark(local_cluster):
-    return local_cluster(held=2)
+HELD = 2
 
 
 @pytest.fixture(scope="module")

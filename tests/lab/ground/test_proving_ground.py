@@ -34,7 +34,7 @@ JOB = """
 from pathlib import Path
 from pyspark.sql import SparkSession
 
-spark = SparkSession.builder.appName("ordinary job").getOrCreate()
+spark = SparkSession.builder.appName("ordinary job").config("spark.cores.max", "2").getOrCreate()
 tasks = spark.sparkContext.parallelize(range(4), 4)
 groups = tasks.map(lambda _: Path("/proc/self/cgroup").read_text()).collect()
 Path("seen").write_text(spark.sparkContext.master + "\\n" + "".join(groups))
