@@ -1,5 +1,7 @@
 """Fast tests first, so that what needs no cluster fails in seconds."""
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +11,10 @@ from hypothesis import settings
 
 from penstock.journal.store import Journal, open_journal
 
+# where an environment keeps Python from writing bytecode, every command that a test starts compiles the
+# product, and every worker all of the tests
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # a timing is never asserted in a test: a busy machine is slow, not wrong;
 # the same examples every time, so that a failure is of the change at hand: `make fuzz` looks for many others
 settings.register_profile("penstock", deadline=None, derandomize=True, max_examples=60)

@@ -69,7 +69,10 @@ class _Draft:
 
 @dataclass(slots=True)
 class Search:
-    """One search, with the work that is left to it; the reserve is only for the first placement."""
+    """One search, with the work that is left to it; the reserve is only for the first placement.
+
+    `room` is the load that each worker may have, `hair` one too small to matter.
+    """
 
     packing: Packing
     limit: float
@@ -78,27 +81,26 @@ class Search:
     rest: Places = field(init=False)
     bound: Flags = field(init=False)
     elsewhere: Floats = field(init=False)
+    room: Floats = field(init=False)
+    hair: float = field(init=False)
     random: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
         self.rest, self.bound = self.packing.rest(), self.packing.is_bound()
         self.elsewhere = np.sort(self.packing.costs, axis=1)[:, :2].max(axis=1)
+        self.room, self.hair = self.packing.slots * self.limit, self.packing.hair()
         self.random = np.random.default_rng(0)
 
     def rate(self, draft: _Draft) -> tuple[float, float]:
         """Return the load above the limit, then the cost."""
-        over = float(np.maximum(0.0, draft.held - self.room()).sum())
-        return (over if over > self.packing.hair() else 0.0), self.packing.cost(draft.places)
-
-    def room(self) -> Floats:
-        """Return the load that each worker may have."""
-        return self.packing.slots * self.limit
+        over = float(np.maximum(0.0, draft.held - self.room).sum())
+        return (over if over > self.hair else 0.0), self.packing.cost(draft.places)
 
     def find_worst(self, draft: _Draft) -> int | None:
         """Find the worker that is furthest above the limit, if one is."""
-        over = draft.held - self.room()
+        over = draft.held - self.room
         worst = int((over / self.packing.slots).argmax())
-        return worst if over[worst] > self.packing.hair() else None
+        return worst if over[worst] > self.hair else None
 
     def mend(self, draft: _Draft, fixed: Flags, factors: Floats, swaps: bool) -> _Draft:
         """Shift bins until no worker is above the limit, or no step takes load above it away."""
@@ -114,16 +116,16 @@ class Search:
 
     def _list_leaving(self, draft: _Draft, worst: int, fixed: Flags, factors: Floats) -> Indices:
         """List the bins of a worker that cost least for the load that they take off."""
-        mine = np.flatnonzero((draft.places == worst) & ~fixed)
+        mine = ((draft.places == worst) & ~fixed).nonzero()[0]
         if len(mine) <= MOST_BINS:
             return mine
         price = np.where(self.rest[mine] == worst, self.elsewhere[mine], -self.elsewhere[mine])
-        useful = np.minimum(self.packing.loads[mine], draft.held[worst] - self.room()[worst])
+        useful = np.minimum(self.packing.loads[mine], draft.held[worst] - self.room[worst])
         return mine[np.argpartition(price * factors[mine] / useful, MOST_BINS)[:MOST_BINS]]
 
     def _list_others(self, draft: _Draft, worst: int, fixed: Flags) -> Indices:
         """List bins of other workers, of the emptiest first."""
-        others = np.flatnonzero((draft.places != worst) & ~fixed)
+        others = ((draft.places != worst) & ~fixed).nonzero()[0]
         if len(others) <= MOST_OTHERS:
             return others
         per_slot = (draft.held / self.packing.slots)[draft.places[others]]
@@ -132,14 +134,14 @@ class Search:
     def _pick_move(self, draft: _Draft, worst: int, mine: Indices, _: Flags, factors: Floats) -> bool:
         """Move the bin that costs least for what it takes off, to the worker with most room."""
         loads, costs = self.packing.loads[mine, None], self.packing.costs[mine]
-        gain = self._gain(draft, worst, loads, draft.held[None, :], self.room()[None, :])
+        gain = self._gain(draft, worst, loads, draft.held[None, :], self.room[None, :])
         gain[:, worst] = 0.0
         price = (costs - costs[:, worst, None]) * factors[mine, None]
         ratio = self._ratio(price, gain)
         if not np.isfinite(ratio).any():
             return False
         cheapest, targets = np.nonzero(ratio <= ratio.min() + 1e-12)
-        room = (self.room() - draft.held) / self.packing.slots
+        room = (self.room - draft.held) / self.packing.slots
         chosen = int(room[targets].argmax())
         draft.move(int(mine[cheapest[chosen]]), int(targets[chosen]))
         return True
@@ -149,7 +151,7 @@ class Search:
         others = self._list_others(draft, worst, fixed)
         loads, costs, at = self.packing.loads, self.packing.costs, draft.places[others]
         lighter = loads[mine, None] - loads[None, others]
-        gain = self._gain(draft, worst, lighter, draft.held[None, at], self.room()[None, at])
+        gain = self._gain(draft, worst, lighter, draft.held[None, at], self.room[None, at])
         there = (costs[mine][:, at] - costs[mine, worst, None]) * factors[mine, None]
         back = (costs[others, worst] - costs[others, at]) * factors[others]
         ratio = self._ratio(there + back[None, :], gain)
@@ -169,18 +171,18 @@ class Search:
         return gain
 
     def _ratio(self, price: Floats, gain: Floats) -> Floats:
-        useful = gain > self.packing.hair()
+        useful = gain > self.hair
         ratio: Floats = np.where(useful, price, np.inf) / np.where(useful, gain, 1.0)
         return ratio
 
     def send_back(self, draft: _Draft) -> _Draft:
         """Send bins back to where they cost least, the dearest first, while the limit allows it."""
-        rest, costs, room = self.rest, self.packing.costs, self.room()
-        away = np.flatnonzero(draft.places != rest)
+        rest, costs, room = self.rest, self.packing.costs, self.room
+        away = (draft.places != rest).nonzero()[0]
         saved = costs[away, draft.places[away]] - costs[away, rest[away]]
         for bin_ in away[np.argsort(-saved, kind="stable")].tolist():
             home = int(rest[bin_])
-            if draft.held[home] + self.packing.loads[bin_] <= room[home] + self.packing.hair():
+            if draft.held[home] + self.packing.loads[bin_] <= room[home] + self.hair:
                 draft.move(bin_, home)
         return draft
 
@@ -190,15 +192,20 @@ class Search:
         worst, rest = self.find_worst(draft), self.rest
         count = int(self.random.integers(1, KICKED + 1))
         if worst is None:
-            away = np.flatnonzero(draft.places != rest)
+            away = (draft.places != rest).nonzero()[0]
             for bin_ in self.random.permutation(away)[:count].tolist():
                 draft.move(bin_, int(rest[bin_]))
                 fixed[bin_] = True
             return draft, fixed
         near = (draft.places == worst) | (draft.places == self.random.integers(len(self.packing.slots)))
-        for bin_ in self.random.permutation(np.flatnonzero(near & ~fixed))[:count].tolist():
-            draft.move(bin_, int(self.random.choice(np.flatnonzero(np.isfinite(self.packing.costs[bin_])))))
+        for bin_ in self.random.permutation((near & ~fixed).nonzero()[0])[:count].tolist():
+            draft.move(bin_, self._draw_worker(bin_))
         return draft, fixed
+
+    def _draw_worker(self, bin_: int) -> int:
+        """Draw one of the workers that may have a bin."""
+        (allowed,) = np.isfinite(self.packing.costs[bin_]).nonzero()
+        return int(allowed[self.random.integers(len(allowed))])
 
     def move_one(self, places: Places, bin_: int, worker: int) -> Places | None:
         """Move a bin and mend the rest; none where that does not keep the limit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -143,11 +144,7 @@ def stage_executions(
         feeds = experiment.graph.upstream[number]
         taken = sum(reaching[feed] for feed in feeds) if feeds else records
         reaching[number] = taken * experiment.selectivity[number]
-        shares = np.full(spec.tasks, 1 / spec.tasks)
-        uneven = float(limit_skew(np.array([spec.tasks]), float(experiment.skews[number]))[0])
-        if uneven:
-            shares[:] = (1 - uneven / (spec.tasks - 1)) / spec.tasks
-            shares[0] = (1 + uneven) / spec.tasks
+        shares = _share_out(spec.tasks, float(experiment.skews[number]))
         drawn = factors[number]
         work = taken * shares * record_seconds(spec, slots) * slowed[number]
         useful = spec.task_time + (work if drawn is None else work * drawn)
@@ -155,6 +152,17 @@ def stage_executions(
         sent = reaching[number] * shares
         stages.append(StageExecution(name, taken * shares, sent, useful, np.zeros(spec.tasks), wall))
     return stages
+
+
+@lru_cache(maxsize=256)
+def _share_out(tasks: int, skew: float) -> Floats:
+    """Return the share of its records that each task of a stage has; every batch has the same."""
+    shares = np.full(tasks, 1 / tasks)
+    uneven = float(limit_skew(np.array([tasks]), skew)[0])
+    if uneven:
+        shares[:] = (1 - uneven / (tasks - 1)) / tasks
+        shares[0] = (1 + uneven) / tasks
+    return shares
 
 
 def record_seconds(spec: SourceSpec | OperatorSpec, slots: int) -> float:

@@ -30,7 +30,7 @@ from penstock.simulate.recommend import (
 from penstock.simulate.replay import Recording, read_recording
 from penstock.view.recommendation import render_recommendation
 from tests.simulate.test_batches import spark
-from tests.simulate.test_replay import recorded
+from tests.simulate.test_replay import record
 
 SETTINGS = {
     "policy_interval": 60,
@@ -46,7 +46,7 @@ def place(tmp_path_factory):
     """A journal of seventy minutes in which twice the size was held that is needed."""
     path = tmp_path_factory.mktemp("journal") / "journal.db"
     load = "sine:mean=300,amplitude=150,period=4200"
-    recorded(path, experiment=spark(load, duration=4200, noise=0.02, settings=SETTINGS))[0].close()
+    record(path, spark(load, duration=4200, noise=0.02, settings=SETTINGS))
     return path
 
 

@@ -1,9 +1,11 @@
 """Counterfactual decisions over a journal that the real loop has written."""
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -22,26 +24,40 @@ from tests.fakes import FixedPolicy
 from tests.simulate.test_batches import spark
 
 
-def recorded(path, policy="ds2", experiment=None):
+def record(path, experiment):
     """Run the loop over simulated batches with a real journal."""
-    experiment = experiment or spark("steps:0=200,900=700", duration=1800, noise=0.02)
     application, source = build_application(experiment, 0)
-    actuator, journal = VirtualActuator(application), open_journal(path)
-    settings = experiment.settings
-    made = policy_entry(policy).make(settings)
+    actuator, settings = VirtualActuator(application), experiment.settings
     manager = ScalingManager(settings.manager, settings.bounds, settings.goals)
-    ports = Ports(source, made, manager, journal, actuator)
-    loop = Loop(experiment.name, ports, LoopSettings(policy_interval=settings.manager.policy_interval))
     interval = int(settings.manager.policy_interval)
-    while application.now < experiment.seconds:
-        due = (application.now // interval + 1) * interval
-        application.advance(due if actuator.ends_at is None else min(due, actuator.ends_at))
-        assert loop.tick(float(application.now)).error is None
-    return journal, settings
+    with closing(open_journal(path)) as journal:
+        ports = Ports(source, policy_entry("ds2").make(settings), manager, journal, actuator)
+        loop = Loop(experiment.name, ports, LoopSettings(policy_interval=settings.manager.policy_interval))
+        while application.now < experiment.seconds:
+            due = (application.now // interval + 1) * interval
+            application.advance(due if actuator.ends_at is None else min(due, actuator.ends_at))
+            assert loop.tick(float(application.now)).error is None
 
 
-def test_the_policy_that_decided_decides_the_same_again(tmp_path):
-    journal, settings = recorded(tmp_path / "journal.db")
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    """A journal of half an hour, to be read or copied, and the settings."""
+    path = tmp_path_factory.mktemp("recording") / "journal.db"
+    experiment = spark("steps:0=200,900=700", duration=1800, noise=0.02)
+    record(path, experiment)
+    return path, experiment.settings
+
+
+@pytest.fixture
+def recorded(recording, tmp_path):
+    """A copy of it, to be read and changed: its journal, and the settings."""
+    path, settings = recording
+    with closing(open_journal(Path(shutil.copy(path, tmp_path)))) as journal:
+        yield journal, settings
+
+
+def test_the_policy_that_decided_decides_the_same_again(recorded):
+    journal, settings = recorded
     found = replay_windows(
         journal.observations(), journal.actions(), policy_entry("ds2").make(settings), settings
     )
@@ -52,8 +68,8 @@ def test_the_policy_that_decided_decides_the_same_again(tmp_path):
         assert kinds[decision.first_at] == decision.kind
 
 
-def test_moved_state_is_no_change_of_size(tmp_path):
-    journal, settings = recorded(tmp_path / "journal.db")
+def test_moved_state_is_no_change_of_size(recorded):
+    journal, settings = recorded
     (first, *_) = journal.actions()
     moved = replace(first, planned={"bins": 2}, intended_at=first.intended_at + 100)
     made = policy_entry("ds2").make(settings)
@@ -61,8 +77,8 @@ def test_moved_state_is_no_change_of_size(tmp_path):
     assert found.steps_done == len(journal.actions()) and found.first_difference is None
 
 
-def test_another_policy_is_warned_of_where_it_was_not_observed(tmp_path):
-    journal, settings = recorded(tmp_path / "journal.db")
+def test_another_policy_is_warned_of_where_it_was_not_observed(recorded):
+    journal, settings = recorded
     other = policy_entry("dynamic-allocation").make(settings)
     found = replay_windows(journal.observations(), journal.actions(), other, settings)
     first = found.first_difference
@@ -74,8 +90,8 @@ def test_another_policy_is_warned_of_where_it_was_not_observed(tmp_path):
     )
 
 
-def test_a_size_that_it_would_hold_already_is_not_decided_again(tmp_path):
-    journal, settings = recorded(tmp_path / "journal.db")
+def test_a_size_that_it_would_hold_already_is_not_decided_again(recorded):
+    journal, settings = recorded
     other = policy_entry("dynamic-allocation").make(settings)
     found = replay_windows(journal.observations(), journal.actions(), other, settings)
     changes = [moment for moment in found.moments if moment.decided is not None]
@@ -84,9 +100,8 @@ def test_a_size_that_it_would_hold_already_is_not_decided_again(tmp_path):
     assert again and {moment.kind for moment in again} == {"nothing-to-do"}
 
 
-def test_the_command_shows_and_prints_json(capsys, tmp_path):
-    path = tmp_path / "journal.db"
-    recorded(path)
+def test_the_command_shows_and_prints_json(capsys, tmp_path, recording):
+    path, _ = recording
     config = tmp_path / "penstock.yaml"
     config.write_text("policy_interval: 20s\nbatch_period: 10s\n")
     arguments = ["replay", str(path), "--policy", "dynamic-allocation", "--config", str(config)]
@@ -104,19 +119,18 @@ def test_the_command_shows_and_prints_json(capsys, tmp_path):
     assert 'src="http' not in told
 
 
-def test_a_bug_of_a_policy_is_not_taken_for_a_bad_journal(tmp_path):
-    path = tmp_path / "journal.db"
-    _, settings = recorded(path)
+def test_a_bug_of_a_policy_is_not_taken_for_a_bad_journal(recording):
+    path, settings = recording
     with pytest.raises(TypeError, match="a bug of ours"):
         replay_journal(str(path), None, FixedPolicy(TypeError("a bug of ours")), settings)
 
 
-def test_bad_journals_end_with_exit_code_2_and_one_line(capsys, tmp_path):
+def test_bad_journals_end_with_exit_code_2_and_one_line(capsys, tmp_path, recording):
     foreign, torn, empty, old = (tmp_path / name for name in ("foreign", "torn.db", "empty.db", "old.db"))
     other = tmp_path / "other.db"
     foreign.write_text("this is no database, whatever its name says")
     for path in (torn, old, other):
-        recorded(path)[0].close()
+        shutil.copy(recording[0], path)
     open_journal(empty).close()
     with sqlite3.connect(old) as connection:
         connection.execute('UPDATE observations SET queries = \'[{"name": "w", "colour": 3}]\'')
@@ -124,7 +138,6 @@ def test_bad_journals_end_with_exit_code_2_and_one_line(capsys, tmp_path):
         connection.execute("UPDATE observations SET parallelism = '[]'")
     content = torn.read_bytes()
     torn.write_bytes(content[: len(content) // 3])
-    (tmp_path / "torn.db-wal").unlink(missing_ok=True)
     said = {
         tmp_path / "none.db": "no such file",
         empty: "no observations",
@@ -139,12 +152,10 @@ def test_bad_journals_end_with_exit_code_2_and_one_line(capsys, tmp_path):
         assert str(path) in line and words in line
 
 
-def test_an_application_is_named_by_its_id_or_by_its_name(capsys, tmp_path):
-    path = tmp_path / "journal.db"
-    recorded(path)
-    with closing(open_journal(path)) as journal:
-        run = journal.observations()[0].application
-        journal.remember(0.0, "clicks", KIND, run, {})
+def test_an_application_is_named_by_its_id_or_by_its_name(capsys, tmp_path, recorded):
+    path, (journal, _) = tmp_path / "journal.db", recorded
+    run = journal.observations()[0].application
+    journal.remember(0.0, "clicks", KIND, run, {})
     for app in (run, "clicks"):
         assert perform(["replay", str(path), "--app", app, "--json"]) == 0
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["application"] == run
@@ -152,9 +163,8 @@ def test_an_application_is_named_by_its_id_or_by_its_name(capsys, tmp_path):
     assert "no observations of 'views'" in capsys.readouterr().err
 
 
-def test_observations_of_older_versions_are_told_apart(capsys, tmp_path):
-    path = tmp_path / "journal.db"
-    recorded(path)
+def test_observations_of_older_versions_are_told_apart(capsys, tmp_path, recording):
+    path = shutil.copy(recording[0], tmp_path)
     with sqlite3.connect(path) as connection:
         queries = "json_set(queries, '$[0].detail', json('{}'))"
         connection.execute(f"UPDATE observations SET queries = {queries} WHERE id <= 10")

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from penstock.dataflow.metrics import Floats
 from penstock.decide.ahead.season import Season
@@ -180,6 +179,8 @@ class SourceDemand:
         expected = max((rate for rate in said if rate is not None), default=0.0)
         if self.season is None or not belief or expected <= level:
             return found
+        from scipy.special import ndtri  # takes longer to load than all policies, and only this one needs it
+
         # a season that comes with so large a chance is exceeded with the rest of the risk
         deviation = expected * math.hypot(self.season.error, others)
         beyond = float(ndtri(1 - min(0.5, risk / belief)))
@@ -188,6 +189,8 @@ class SourceDemand:
 
 def find_quantile(weights: Floats, means: Floats, deviations: Floats, risk: float) -> float:
     """Return what a mixture of normal distributions exceeds so often; every row has the same weights."""
+    from scipy.special import ndtr  # takes longer to load than all policies, and only this one needs it
+
     deviations = np.maximum(deviations, 1e-12)
     low, high = 0.0, float((means + 8 * deviations).max())
     for _ in range(HALVINGS):

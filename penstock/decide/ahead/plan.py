@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scipy.special import pdtrc
-
 DELAYS_KEPT = 12
 LONGEST_MEMORY = 3600.0
 MOST_SPARES = 3
@@ -68,6 +66,8 @@ class Deaths:
         """Return the fewest spares that as many deaths within the exposure exceed with this risk only."""
         if not self.count:
             return 0
+        from scipy.special import pdtrc  # takes longer to load than all policies, and few runs see a death
+
         expected = self.count / self.observed * exposure
         return next((k for k in range(MOST_SPARES) if pdtrc(k, expected) <= risk), MOST_SPARES)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from penstock.decide.autrascale.search import (
     ModelLibrary,
     RateModel,
     ScoringGoal,
-    choose_next_size,
+    SizeChooser,
     count_changes,
 )
 from penstock.decide.autrascale.settings import AutraScaleSettings
@@ -64,6 +64,7 @@ class AutraScalePolicy:
         self._hurried = Ds2Policy(goals)
         self._steady = Ds2Policy(goals.model_copy(update={"catch_up": NO_HURRY}))
         self._library = ModelLibrary(settings.rate_tolerance)
+        self._chooser = SizeChooser(settings, bounds)
         self._budget = ChangeBudget(settings.changes_per_hour)
         self._phase = self._new_phase()
         self._model: RateModel | None = None
@@ -276,8 +277,7 @@ class AutraScalePolicy:
         if repeated is not None:
             return repeated
         prior = self._library.nearest(model, LEAST_PRIOR_SAMPLES)
-        is_open = self._open_to_trial(model, best)
-        found = choose_next_size(model, prior, scoring, self._settings, self._bounds, is_open)
+        found = self._chooser.choose(model, prior, scoring, best, self._refused)
         # while nothing meets the target, the most promising size is tried however little it promises
         enough = self._settings.least_improvement if model.latencies[best] <= scoring.target_seconds else 0.0
         if found is None or found.improvement < enough:
@@ -289,16 +289,6 @@ class AutraScalePolicy:
         reason = f"latency search, sample {len(model.latencies) + 1}, {source}"
         self._trial = _Trial(found.size, reason, _figures(found.improvement, found.expected_score))
         return self._try(window, needs, self._trial)
-
-    def _open_to_trial(self, model: RateModel, best: Size) -> Callable[[Size], bool]:
-        """Return a test for sizes neither tried nor refused from which the budget leads back."""
-        closed = {*model.latencies, *self._refused}
-
-        def is_open(size: Size) -> bool:
-            changes = count_changes(best, size) + count_changes(size, best)
-            return size not in closed and changes <= self._settings.changes_per_hour
-
-        return is_open
 
     def _is_good_enough(self, model: RateModel, size: Size, scoring: ScoringGoal) -> bool:
         """Test equation 9 and the latency target itself (Algorithm 1, line 8)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,6 +112,32 @@ def choose_next_size(
     else:
         process, best = train_model(model, scoring)
     return recommend(process, model.base, space, best, settings.exploration, settings.seed, is_open)
+
+
+class SizeChooser:
+    """Chooses the next size, once for the same samples: a search that must wait asks at every window."""
+
+    def __init__(self, settings: AutraScaleSettings, bounds: SizeBounds) -> None:
+        self._settings, self._bounds = settings, bounds
+        self._asked: tuple[object, ...] | None = None
+        self._found: NextTrial | None = None
+
+    def choose(
+        self, model: RateModel, prior: RateModel | None, scoring: ScoringGoal, best: Size, refused: Set[Size]
+    ) -> NextTrial | None:
+        """Choose among sizes neither tried nor refused from which the budget leads back to the best."""
+        samples = [(one.base, tuple(one.latencies.items())) for one in (model, prior) if one is not None]
+        asked = (*samples, scoring, best, frozenset(refused))
+        if asked != self._asked:
+            closed = {*model.latencies, *refused}
+
+            def is_open(size: Size) -> bool:
+                changes = count_changes(best, size) + count_changes(size, best)
+                return size not in closed and changes <= self._settings.changes_per_hour
+
+            self._found = choose_next_size(model, prior, scoring, self._settings, self._bounds, is_open)
+            self._asked = asked
+        return self._found
 
 
 def train_model(model: RateModel, scoring: ScoringGoal) -> tuple[ScoreModel, float]:

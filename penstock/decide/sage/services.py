@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.dataflow.metrics import Floats
 from penstock.dataflow.window import ApplicationWindow
@@ -87,11 +89,12 @@ def correlate(cause: Floats, effect: Floats, lag: int) -> float:
     first, second = cause[: max(0, len(cause) - lag)], effect[lag:]
     known = np.isfinite(first) & np.isfinite(second)
     first, second = first[known], second[known]
-    if len(first) < LEAST_PAIRS or np.ptp(first) == 0 or np.ptp(second) == 0:
+    count = len(first)
+    if count < LEAST_PAIRS or first.min() == first.max() or second.min() == second.max():
         return math.nan
-    first, second = first - first.mean(), second - second.mean()
+    first, second = first - first.sum() / count, second - second.sum() / count
     spread = math.sqrt(float(first @ first)) * math.sqrt(float(second @ second))
-    return float(np.clip(float(first @ second) / spread, -1.0, 1.0)) if spread > 0 else math.nan
+    return max(min(float(first @ second) / spread, 1.0), -1.0) if spread > 0 else math.nan
 
 
 def find_strongest(
@@ -145,14 +148,25 @@ def draw_orders(growth: Floats, known: Bools, memory: float, orders: int) -> Flo
     centred = growth[known] - growth[known].mean()
     keeps = math.sqrt(1 - memory**2)
     news = np.concatenate([centred[:1] * keeps, centred[1:] - memory * centred[:-1]])
-    # the same orders each time, so that the same samples give the same answer
-    drawn = np.random.default_rng(0).permuted(np.tile(news, (orders, 1)), axis=1)
+    drawn = news[_list_orders(len(news), orders)]
     drawn[:, :1] /= keeps
     for number in range(1, drawn.shape[1] if memory else 0):
         drawn[:, number] += memory * drawn[:, number - 1]
     shuffled = np.zeros((orders, len(growth)))
     shuffled[:, known] = drawn
     return shuffled
+
+
+@lru_cache(maxsize=BEFORE + SAMPLES)
+def _list_orders(count: int, orders: int) -> npt.NDArray[np.uint16]:
+    """Return so many orders of the numbers below `count`, one in each row.
+
+    They are the same each time, so that the same samples give the same answer, and drawn once, since a watch
+    asks for them at every window.
+    """
+    numbers = np.tile(np.arange(count, dtype=np.int64), (orders, 1))
+    drawn = np.random.default_rng(0).permuted(numbers, axis=1)
+    return drawn.astype(np.uint16)
 
 
 def estimate_memory(values: Floats) -> float:
@@ -176,7 +190,8 @@ def estimate_memory(values: Floats) -> float:
 
 def _remove_levels(values: Floats, at: int) -> Floats:
     """Return how far the values before and from `at` on are from their means."""
-    return np.concatenate([values[:at] - values[:at].mean(), values[at:] - values[at:].mean()])
+    before, after = values[:at], values[at:]
+    return np.concatenate([before - before.sum() / len(before), after - after.sum() / len(after)])
 
 
 def _correlate_orders(cause: Floats, shuffled: Floats, known: Bools, lag: int) -> Floats:
@@ -273,10 +288,11 @@ class ServiceWatch:
 
 
 def _list_values(samples: Sequence[_Sample], name: str) -> dict[str, Floats]:
-    """Return aspect → what the service published of it; NaN where it said nothing."""
+    """Return aspect → what the service published of it, if anything; NaN where it said nothing."""
     silence = ServiceReading(name, math.nan)
     said = [sample.readings.get(name, silence) for sample in samples]
-    return {aspect: np.array([getattr(one, aspect) for one in said]) for aspect in ASPECTS}
+    values = {aspect: np.array([getattr(one, aspect) for one in said]) for aspect in ASPECTS}
+    return {aspect: one for aspect, one in values.items() if np.isfinite(one).any()}
 
 
 def _is_slow(worse: Floats, lag: int) -> bool:

@@ -12,12 +12,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-from prometheus_client.parser import parse_labels, text_string_to_metric_families
-from prometheus_client.samples import Sample
+from typing import TYPE_CHECKING
 
 from penstock.decide.sage.services import ServiceReading
 from penstock.errors import BadMetrics
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
 
 _SERIES = r"[a-zA-Z_:][a-zA-Z0-9_:]*\s*(?:\{[^}]*\})?"
 _TERM = re.compile(rf"^(?:rate\(\s*(?P<counter>{_SERIES})\s*\)|(?P<gauge>{_SERIES}))$")
@@ -27,6 +28,8 @@ ASPECTS = ("latency_seconds", "error_ratio", "throughput_per_second")
 
 def parse_prometheus(text: str) -> list[Sample]:
     """Return the samples of a Prometheus text; BadMetrics names the first line that is none."""
+    from prometheus_client.parser import text_string_to_metric_families  # few applications watch services
+
     try:
         return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     except ValueError as error:
@@ -35,6 +38,8 @@ def parse_prometheus(text: str) -> list[Sample]:
 
 def _find_bad_line(text: str) -> str:
     """Find the line that the parser, which counts none, stopped at."""
+    from prometheus_client.parser import text_string_to_metric_families
+
     for number, line in enumerate(text.split("\n"), start=1):
         try:
             list(text_string_to_metric_families(line))
@@ -133,6 +138,8 @@ def _split(text: str) -> tuple[str, str, str]:
 
 
 def _term(written: str, text: str) -> MetricTerm:
+    from prometheus_client.parser import parse_labels
+
     match = _TERM.match(written.strip())
     parts = _PARTS.match((match["counter"] or match["gauge"]).strip()) if match else None
     if match is None or parts is None:
