@@ -31,8 +31,8 @@ EXECUTOR_GIFT = 6.0
 PYTHON_GIFT = 1.8
 """A daemon of PySpark and its first worker have used 1.8 to 2.0 when they have given back a first row."""
 FIRST_TASK_SHARE = 2.3
-"""CPU seconds for each of its start that an executor gets for its first task: with an archive of loaded classes
-that task has taken 6.7 where the start took 2.9, beside the Python that it started."""
+"""CPU seconds for each of its start that an executor gets for its first task: with an archive of loaded
+classes that task has taken 6.7 where the start took 2.9, beside the Python that it started."""
 REST_SECONDS, REST_SHARE = 1.0, 0.05
 """A host rests that has used less than this share of a core for so long."""
 LEAST_START_SECONDS = 0.5

@@ -19,7 +19,7 @@ from penstock_lab.jobs.loads import LOW, load_profile
 QUICK_STARTS = {
     "small-files-lookup": "under",
     "numpy-scoring": "over",
-    "no-trigger": "over",
+    "no-trigger": "under",
     "three-jobs": "under",
 }
 """The jobs of a quick run, and the start of each."""
@@ -34,20 +34,21 @@ IDLE_JOBS = ("small-files-lookup", "no-trigger")
 DYNAMIC_JOBS = ("small-files-lookup", "numpy-scoring")
 DAY, DAY_JOB = "day", "small-files-lookup"
 
-WORKERS = 8
-HOST = HostShape(cores=1, cpu=0.15)
-BUSY_SLOTS, DAY_BUSY_SLOTS = 2.6, 5.0
-"""Slots that a load keeps busy, and that a day does at its peak: the rest of the eight is headroom."""
+WORKERS = 6
+HOST = HostShape(cores=1, cpu=0.2)
+BUSY_SLOTS, DAY_BUSY_SLOTS = 2.2, 4.0
+"""Slots that records keep busy, and those of a day at its peak: what tasks and batches cost comes on top."""
 
-LENGTHS = {"under": 75.0, "over": 125.0}
-"""Seconds of input: a release waits for `scale_down_delay`, 60 s by default, a growth for nothing."""
-QUICK_LENGTHS = {"under": 95.0, "over": 125.0}
-MORE_FOR_CHANGE = 60.0
-SEARCH_SECONDS, DYNAMIC_SECONDS, DAY_SECONDS, IDLE_SECONDS = 40.0, 50.0, 360.0, 90.0
+LENGTHS = {"under": 70.0, "over": 180.0}
+"""Seconds of input. A release waits for `scale_down_delay`, 60 s by default, and before that for batches that
+are not cold: the first ones of six executors take 40 s on two cores, and their backlog as long again."""
+QUICK_LENGTHS = {"under": 80.0, "over": 180.0}
+MORE_FOR_CHANGE = 30.0
+SEARCH_SECONDS, DYNAMIC_SECONDS, DAY_SECONDS, IDLE_SECONDS = 40.0, 40.0, 270.0, 90.0
 BESIDE_SECONDS = 30.0
 """Seconds of a trial without input: the driver starts, the last batches end, the output is compared."""
 GROUND_SECONDS = 30.0
-SEARCH_RUNS = 1.5
+SEARCH_RUNS = 1.2
 """Runs of a fixed size that a search takes in the mean: steered runs show that their last size keeps up."""
 DAY_SEARCH_RUNS = 2.0
 

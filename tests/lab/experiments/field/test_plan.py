@@ -33,11 +33,11 @@ def test_the_whole_takes_two_hours_and_a_quick_run_less_than_ten_minutes():
 
 def test_an_estimate_adds_up_by_hand():
     job = find_job("no-trigger")
-    # 75 + 30, 125 + 90 idle + 30, and one and a half searches of six periods of 10 s + 30
-    assert plan.estimate_job(job, quick=False) == pytest.approx(105 + 245 + 1.5 * 90)
-    assert plan.estimate_job(job, quick=True) == pytest.approx(125 + 30)
-    # three days of 360 + 30, 90 idle after one, two searches
-    assert plan.estimate_day(job) == pytest.approx(3 * 390 + 90 + 2 * 90)
+    # 70 + 30, 180 + 90 idle + 30, and 1.2 searches of six periods of 10 s + 30
+    assert plan.estimate_job(job, quick=False) == pytest.approx(100 + 300 + 1.2 * 90)
+    assert plan.estimate_job(job, quick=True) == pytest.approx(80 + 30)
+    # three days of 270 + 30, 90 idle after one, two searches
+    assert plan.estimate_day(job) == pytest.approx(3 * 300 + 90 + 2 * 90)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_job_is_run_and_its_oracle_searched_from_what_was_shown(tmp_path: Path
     rows = start_run(ground, tmp_path / "kept").run_job(JOB, quick=False)
     assert [(trial.system, trial.executors) for trial in ground.ran] == [
         ("penstock", 1),
-        ("penstock", 8),
+        ("penstock", 6),
         ("dynamic-allocation", 1),
         ("fixed", 2),
     ]
@@ -202,15 +202,15 @@ def test_a_run_goes_on_where_it_was_broken_off(tmp_path: Path):
 
 
 def test_a_day_has_three_sides_and_the_lateness_of_each(tmp_path: Path):
-    ground = MadeUpGround({DAY_RATE: 6}, ends=4)
+    ground = MadeUpGround({DAY_RATE: 5}, ends=3)
     rows = start_run(ground, tmp_path / "kept").run_day(JOB, None)
-    assert [trial.executors for trial in ground.ran if trial.load == "steady"] == [5, 6]
+    assert [trial.executors for trial in ground.ran if trial.load == "steady"] == [4, 5]
     day = {row["system"]: row for row in rows if row["load"] == "day"}
-    assert day["fixed-peak"]["start_executors"] == 6
+    assert day["fixed-peak"]["start_executors"] == 5
     assert day["fixed-peak"]["late_share"] <= 0.01
     assert day["penstock"]["late_share"] > 0.5
     ratio = day["penstock"]["executor_seconds"] / day["fixed-peak"]["executor_seconds"]
-    assert ratio == pytest.approx(4 / 6)
+    assert ratio == pytest.approx(3 / 5)
 
 
 def test_what_is_left_is_told_with_every_trial(tmp_path: Path):
@@ -239,10 +239,10 @@ def test_rates_from_guesses_are_told():
 
 
 def test_a_load_that_no_size_carries_is_told_and_the_others_go_on(tmp_path: Path):
-    ground = MadeUpGround({RATE: 9, DAY_RATE: 6}, ends=8)
+    ground = MadeUpGround({RATE: 9, DAY_RATE: 6}, ends=6)
     running = start_run(ground, tmp_path / "kept")
-    with pytest.raises(ActionFailed, match=f"no size up to 8 keeps up with {RATE:g} records/s"):
+    with pytest.raises(ActionFailed, match=f"no size up to 6 keeps up with {RATE:g} records/s"):
         running.run_job(JOB, quick=False)
     rows, failures = run_all(running, [JOB], Extent(), lambda _: None)
-    assert len(failures) == 1 and "no size up to 8" in failures[0]
+    assert len(failures) == 1 and "no size up to 6" in failures[0]
     assert {row["load"] for row in rows if row["system"] == "penstock"} == {"day"}
