@@ -116,7 +116,7 @@ class Search:
 
     def _list_leaving(self, draft: _Draft, worst: int, fixed: Flags, factors: Floats) -> Indices:
         """List the bins of a worker that cost least for the load that they take off."""
-        mine = ((draft.places == worst) & ~fixed).nonzero()[0]
+        mine: Indices = ((draft.places == worst) & ~fixed).nonzero()[0]
         if len(mine) <= MOST_BINS:
             return mine
         price = np.where(self.rest[mine] == worst, self.elsewhere[mine], -self.elsewhere[mine])
@@ -125,7 +125,7 @@ class Search:
 
     def _list_others(self, draft: _Draft, worst: int, fixed: Flags) -> Indices:
         """List bins of other workers, of the emptiest first."""
-        others = ((draft.places != worst) & ~fixed).nonzero()[0]
+        others: Indices = ((draft.places != worst) & ~fixed).nonzero()[0]
         if len(others) <= MOST_OTHERS:
             return others
         per_slot = (draft.held / self.packing.slots)[draft.places[others]]

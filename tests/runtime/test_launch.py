@@ -190,9 +190,20 @@ def test_the_script_sees_what_python_would_show_it(tmp_path: Path) -> None:
     ],
 )
 def test_the_exit_code_is_the_scripts_own(tmp_path: Path, text: str, code: int, said: str) -> None:
-    done = run(tmp_path, text)
+    """Of `run_script` alone: that the command ends with it is shown by what follows."""
+    (tmp_path / "job.py").write_text(text)
+    call = "import sys; from pathlib import Path; from penstock.runtime.launch import run_script"
+    call += "; sys.exit(run_script(Path(sys.argv[1]), []))"
+    command = [sys.executable, "-c", call, str(tmp_path / "job.py")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == code
     assert said in done.stderr
+
+
+def test_the_command_ends_as_an_interrupted_script_does(tmp_path: Path) -> None:
+    done = run(tmp_path, "raise KeyboardInterrupt")
+    assert done.returncode == 130
+    assert "KeyboardInterrupt\n" in done.stderr
 
 
 def test_a_traceback_shows_the_script_alone(tmp_path: Path) -> None:

@@ -39,5 +39,5 @@ def test_the_command_prints_the_spread(capsys):
 
 def test_every_experiment_can_be_sent_to_executors():
     for name in list_shipped():
-        copy = pickle.loads(pickle.dumps(load(name)))
-        assert copy.units == load(name).units
+        experiment = load(name)
+        assert pickle.loads(pickle.dumps(experiment)).units == experiment.units
