@@ -27,6 +27,8 @@ BEFORE = 30
 """Samples from before a service became slow that are kept for as long as it explains the backlog."""
 LEAST_ORDERS = 999
 """Fewer, which are the same each time, favour some samples over others."""
+ORDERS_KEPT = 12
+"""Counts of samples whose orders are kept: a watch soon stays at one; with few false alarms each is large."""
 LEAST_FOR_MEMORY = 6
 MOST_MEMORY = 0.95
 LAGS = (0, 1, 2, 3)
@@ -157,7 +159,7 @@ def draw_orders(growth: Floats, known: Bools, memory: float, orders: int) -> Flo
     return shuffled
 
 
-@lru_cache(maxsize=BEFORE + SAMPLES)
+@lru_cache(maxsize=ORDERS_KEPT)
 def _list_orders(count: int, orders: int) -> npt.NDArray[np.uint16]:
     """Return so many orders of the numbers below `count`, one in each row.
 
