@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOWEST := .venv-lowest
 
+# a command that is started often would be compiled each time
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-busy test-lowest soak fuzz bench lint docs dist java postgres redis prometheus browser clean
 
 help:

@@ -34,7 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def executors_of(item: pytest.Item) -> int:
-    return getattr(item.module, "HELD", 0) if isinstance(item, pytest.Function) else 0
+    """Return the executors that a test on a cluster begins with; the others are sorted, too, and need none."""
+    on_cluster = isinstance(item, pytest.Function) and item.get_closest_marker("spark") is not None
+    return getattr(item.module, "HELD", 0) if on_cluster else 0
 
 
 class Clusters:

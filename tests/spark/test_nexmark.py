@@ -16,7 +16,7 @@ from tests.waiting import wait_for
 pytestmark = pytest.mark.spark
 HELD = 2
 
-EVENTS, FILES = 40_000, 2
+EVENTS, FILES = 50_000, 3
 STREAM = Nexmark(
     seed=3,
     events_per_second=1000,
