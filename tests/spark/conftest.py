@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def executors_of(item: pytest.Item) -> int:
-    """Return the executors that a test on a cluster begins with; the others are sorted, too, and need none."""
+    """Return the executors that a test on a cluster begins with; the others, sorted here too, need none."""
     on_cluster = isinstance(item, pytest.Function) and item.get_closest_marker("spark") is not None
     return getattr(item.module, "HELD", 0) if on_cluster else 0
 
