@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 300.0
 
 
 def train_drivers() -> None:
-    """Make the archive of drivers and executors, if there is none: half a minute, once."""
+    """Make the archive of drivers and executors, if there is none: up to a minute, once."""
     archive = ClassArchive("driver")
     with archive.writing():
         if archive.exists():

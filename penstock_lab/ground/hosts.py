@@ -129,7 +129,9 @@ class WarmUp:
         if used - max(self._rested_at, self._began) >= LEAST_START_SECONDS:
             self._started = used - self._began
         self._rested_at = used
-        self._until = 0.0 if has_had_task else used + FIRST_TASK_SHARE * self._started
+        # what is used up, or was taken back, does not come again
+        keeps = used < self._until and not has_had_task
+        self._until = used + FIRST_TASK_SHARE * self._started if keeps else 0.0
 
 
 class GroundHost:

@@ -157,6 +157,15 @@ def test_gifts_can_be_taken_back():
     assert host.compute(0.0, JAVA | PYTHON), "of what has started by then"
 
 
+def test_what_was_taken_back_stays_so_at_a_rest_before_the_first_task():
+    host = Warming()
+    host.compute(0.0, JAVA)
+    assert host.compute(2.0, JAVA)
+    host.warm_up.end()
+    assert not host.rest(2.0, JAVA)
+    assert not host.compute(1.0, JAVA)
+
+
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
