@@ -171,10 +171,15 @@ class RunningStage:
 
 @dataclass(frozen=True, slots=True)
 class RunningBatch:
-    """A batch that has not ended, `seconds` after its start; `stages` are those that have begun, in order."""
+    """A batch that has not ended, `seconds` after its start; `stages` are those that have begun, in order.
+
+    `new_slots` are those of executors that no earlier batch had: the first task of each starts Python and
+    compiles code.
+    """
 
     batch_id: int
     start: float
     seconds: float
     slots: int
     stages: tuple[RunningStage, ...]
+    new_slots: int = 0

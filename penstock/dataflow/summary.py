@@ -294,6 +294,7 @@ def _plain_running(batch: RunningBatch) -> dict[str, Any]:
         "start": batch.start,
         "seconds": batch.seconds,
         "slots": batch.slots,
+        "new": batch.new_slots,
         "stages": [_plain_running_stage(stage) for stage in batch.stages],
     }
 
@@ -343,6 +344,7 @@ def _running(plain: _Plain) -> RunningBatch:
         seconds=float(plain["seconds"]),
         slots=int(plain["slots"]),
         stages=tuple(_running_stage(stage) for stage in plain["stages"]),
+        new_slots=int(plain.get("new", 0)),
     )
 
 

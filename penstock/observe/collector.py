@@ -235,11 +235,9 @@ class QueryCollector:
         found = [batch.critical for batch in self._batches if batch.critical is not None]
         return tuple(found[-_CRITICAL_SHOWN:])
 
-    def working_before(self, progress: BatchProgress) -> float:
-        """Return when the last earlier batch with records began; infinity if this one is the first."""
-        earlier = (
-            batch.progress for batch in reversed(self._batches) if batch.progress.start < progress.start
-        )
+    def working_before(self, start: float) -> float:
+        """Return when the last batch with records before this moment began; infinity if there was none."""
+        earlier = (batch.progress for batch in reversed(self._batches) if batch.progress.start < start)
         return next((one.start for one in earlier if one.input_records > 0), float("inf"))
 
     def executors_of_state(self) -> dict[str, int]:

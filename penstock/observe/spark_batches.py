@@ -161,9 +161,17 @@ class SparkBatches:
         )
 
     def running(
-        self, query: RunningQuery, reported: BatchProgress | None, begun_before: float, now: float
+        self,
+        query: RunningQuery,
+        reported: BatchProgress | None,
+        worked_before: float,
+        begun_before: float,
+        now: float,
     ) -> ObservedRun | None:
-        """Return the batch that runs, if its first job began before that moment; None if nothing is known."""
+        """Return the batch that runs, if its first job began before that moment; None if nothing is known.
+
+        Executors that came after `worked_before`, when the last reported batch began, are new to it.
+        """
         batch_id, jobs = find_running_jobs(self._query_jobs(), query.run_id, reported)
         start = min((job["submissionTime"] or 0) / 1000 for job in jobs) if jobs else now
         if not jobs or not 0 < start <= begun_before:
@@ -174,7 +182,8 @@ class SparkBatches:
         if not any(job["status"] == "RUNNING" for job in jobs) and not self._status.is_working(query):
             return None
         operators, stages = self._running_stages(query, jobs)
-        batch = RunningBatch(batch_id, start, now - start, self._executors.slots_at(now), stages)
+        slots, new = self._executors.slots_at(now), self._executors.new_slots_at(now, worked_before)
+        batch = RunningBatch(batch_id, start, now - start, slots, stages, new)
         return ObservedRun(batch, operators, len(jobs))
 
     def _running_stages(

@@ -222,7 +222,7 @@ class SparkSource:
             except BadMetrics as error:
                 left_out = str(error)
                 collector.warnings.append(f"query {query.name}: {error}")
-        worked_before = collector.working_before(progress)
+        worked_before = collector.working_before(progress.start)
         settled = self._executors.is_settled(progress.start, progress.end, worked_before)
         batch = ObservedBatch(
             progress,
@@ -243,7 +243,8 @@ class SparkSource:
         begun_before = start if collector.knows_operators else now
         collector.running_problem = ""
         try:
-            return self._batches.running(query, collector.newest, begun_before, now)
+            worked_before = collector.working_before(now)
+            return self._batches.running(query, collector.newest, worked_before, begun_before, now)
         except (BadMetrics, SparkUnavailable) as error:
             collector.running_problem = str(error)
             collector.warnings.append(f"query {query.name}: its running batch cannot be read: {error}")

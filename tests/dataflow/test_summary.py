@@ -177,7 +177,7 @@ def test_what_a_running_batch_and_an_idle_source_tell_is_kept_too():
     query = replace(
         a_query(),
         batches=(batch,),
-        running=RunningBatch(7, 6.0, 90.0, 4, (stage, waiting)),
+        running=RunningBatch(7, 6.0, 90.0, 4, (stage, waiting), new_slots=2),
         idle_seconds=12.5,
     )
     back = read_slot_query(kept(query))

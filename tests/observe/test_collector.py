@@ -283,11 +283,11 @@ def test_when_the_executors_last_worked():
     """A batch without records warms nothing up, and a later batch is not before."""
     words = collector()
     first, empty, third = (chain_batch(n, 5.0 * n, records, 500) for n, records in enumerate([500, 0, 9]))
-    assert words.working_before(first.progress) == math.inf
+    assert words.working_before(first.progress.start) == math.inf
     for batch in (first, empty, third):
         words.add(batch, CHAIN)
-    assert words.working_before(third.progress) == 0.0
-    assert words.working_before(first.progress) == math.inf
+    assert words.working_before(third.progress.start) == 0.0
+    assert words.working_before(first.progress.start) == math.inf
 
 
 def size_of(value, seen):
@@ -342,9 +342,9 @@ def test_the_first_batch_with_records_has_none_before_it():
     query = collector()
     empty, first = chain_batch(0, 100.0, 0, 0), chain_batch(1, 105.0, 50, 50)
     query.add(empty, CHAIN)
-    assert query.working_before(first.progress) == math.inf
+    assert query.working_before(first.progress.start) == math.inf
     query.add(first, CHAIN)
-    assert query.working_before(chain_batch(2, 110.0, 50, 100).progress) == 105.0
+    assert query.working_before(chain_batch(2, 110.0, 50, 100).progress.start) == 105.0
 
 
 def test_the_timeline_of_the_newest_batch_ends_with_what_it_left_idle():

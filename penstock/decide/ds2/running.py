@@ -31,18 +31,16 @@ compile code."""
 
 
 def size_by_running(
-    query: SlotQuery, demand: Demand, held: Held, goals: Goals, max_slots: int, now: float, is_first: bool
+    query: SlotQuery, demand: Demand, held: Held, goals: Goals, max_slots: int, now: float
 ) -> QuerySizing | NotReady | None:
     """Size a query by its running batch, or by the newest that ended: growth its source needs in any case.
 
-    Where they ask for none, say when the running batch may end; None where no batch is known to run. In a
-    first batch the first task of each slot starts Python and compiles code, so more must have ended.
+    Where they ask for none, say when the running batch may end; None where no batch is known to run.
     """
-    warm = held.slots + 1 if is_first else 0
-    for batch, fewest in ((query.running, warm), (_find_ended(query), 0)):
+    for batch in (query.running, _find_ended(query)):
         if batch is None:
             continue
-        costs = _measure_source_costs(query, batch, fewest)
+        costs = _measure_source_costs(query, batch)
         if growth := _find_growth(query, batch, costs, demand, held, goals, max_slots):
             return growth
     return None if query.running is None else _await_end(query.running, now)
@@ -102,9 +100,13 @@ def _measure_tasks(batch: RunningBatch) -> float:
     return seconds / batch.seconds if batch.seconds > 0 else 0.0
 
 
-def _measure_source_costs(query: SlotQuery, batch: RunningBatch, fewest: int) -> dict[str, float]:
-    """Return slot-seconds per record of the source stages that have finished enough tasks."""
+def _measure_source_costs(query: SlotQuery, batch: RunningBatch) -> dict[str, float]:
+    """Return slot-seconds per record of the source stages that have finished enough tasks.
+
+    The first task of each new slot starts Python and compiles code, so more must have ended.
+    """
     found = {}
+    fewest = batch.new_slots + 1 if batch.new_slots else 0
     for stage in batch.stages:
         if stage.operator in query.graph.sources and stage.done is not None and stage.done.tasks >= fewest:
             read = stage.done.records_in > 0

@@ -162,8 +162,7 @@ class SharedSlots:
         alone = len(window.queries) == 1
         costs = learned.memory.costs(alone)
         most = self._max_slots if isinstance(costs, NotReady) else _bound_slots(costs.newest, self._max_slots)
-        first = isinstance(costs, NotReady)
-        by_tasks = None if lag else size_by_running(query, demand, held, self._goals, most, window.end, first)
+        by_tasks = None if lag else size_by_running(query, demand, held, self._goals, most, window.end)
         if isinstance(costs, NotReady):
             return by_tasks or silence or costs
         # a load that rises need not wait for a batch, whose costs are known; a lower one is shown by batches

@@ -36,6 +36,14 @@ class ExecutorHistory:
         """Return the slots of all executors that were there at this moment."""
         return sum(slots for added, removed, slots in self._spans.values() if added <= moment < removed)
 
+    def new_slots_at(self, moment: float, worked_before: float) -> int:
+        """Return those slots of a moment whose executors have not worked on a batch that began before."""
+        return self.slots_at(moment) - sum(
+            slots
+            for added, removed, slots in self._spans.values()
+            if added <= worked_before < math.inf and added <= moment < removed
+        )
+
     def is_settled(self, start: float, end: float, worked_before: float) -> bool:
         """Whether a batch had the same executors throughout, all of which had worked on one before.
 

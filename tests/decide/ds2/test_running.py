@@ -27,7 +27,9 @@ def source_stage(seconds_a_record: float, done: int, total: int) -> RunningStage
     return RunningStage("files", total, done, 2, 100.0 * done, columns, np.array([0.2, 0.3]))
 
 
-def first_batch(stage: RunningStage, rate: float, seconds: float = 60.0, backlog: float = 0.0) -> SlotQuery:
+def first_batch(
+    stage: RunningStage, rate: float, seconds: float = 60.0, backlog: float = 0.0, new_slots: int = 2
+) -> SlotQuery:
     return SlotQuery(
         "q",
         "lookups",
@@ -35,7 +37,7 @@ def first_batch(stage: RunningStage, rate: float, seconds: float = 60.0, backlog
         {"files": SourceRate(rate, 0.0, backlog)},
         (),
         5.0,
-        running=RunningBatch(0, -50.0, seconds, 2, (stage,)),
+        running=RunningBatch(0, -50.0, seconds, 2, (stage,), new_slots),
     )
 
 
@@ -73,8 +75,20 @@ def test_few_tasks_prove_nothing():
 def test_the_first_task_of_each_slot_proves_nothing_in_a_first_batch():
     # each of eight slots has done one task, which started Python and compiled code: 26 slots were asked for
     first = source_stage(0.05, 8, 16)
-    assert isinstance(propose(first_batch(first, 330.0), executors=4), NotReady)
-    assert isinstance(propose(first_batch(source_stage(0.05, 9, 16), 330.0), executors=4), Scale)
+    assert isinstance(propose(first_batch(first, 330.0, new_slots=8), executors=4), NotReady)
+    more = source_stage(0.05, 9, 16)
+    assert isinstance(propose(first_batch(more, 330.0, new_slots=8), executors=4), Scale)
+
+
+def test_slots_that_have_worked_before_prove_with_their_first_task_though_no_costs_are_known():
+    # the first batch was left out since its executors were new to it; one task of the second is done
+    stage = source_stage(0.01, 1, 3)
+    assert stage.done is not None
+    many = replace(stage.done, records_in=np.full(1, 3000.0), useful_seconds=np.full(1, 30.0))
+    query = first_batch(replace(stage, done=many, records_done=3000.0), 330.0, new_slots=0)
+    answer = SharedSlots(Goals()).propose(window(query, executors=1, cores=1))
+    # 10 ms a record keep 3.3 slots busy: at 80 % 4.1
+    assert isinstance(answer, Scale) and answer.expected.figures["slots_needed"] == 5
 
 
 def test_records_that_have_become_dearer_show_in_the_tasks_of_one_long_batch():
@@ -133,7 +147,7 @@ def test_two_tasks_with_many_records_are_enough():
     stage = source_stage(0.01, 2, 3)
     assert stage.done is not None
     many = replace(stage.done, records_in=np.full(2, 2000.0), useful_seconds=np.array([24.0, 20.0]))
-    query = first_batch(replace(stage, done=many, records_done=4000.0), 330.0)
+    query = first_batch(replace(stage, done=many, records_done=4000.0), 330.0, new_slots=1)
     answer = SharedSlots(Goals()).propose(window(query, executors=1, cores=1))
     # the cheaper of the two tells most: 10.5 ms a record, so 3.5 slots at 80 % are 4.3
     assert isinstance(answer, Scale) and answer.expected.figures["slots_needed"] == 5

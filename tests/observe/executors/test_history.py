@@ -29,6 +29,16 @@ def test_a_batch_is_settled_if_its_executors_stayed_and_had_worked_before():
     assert not history.is_settled(55.0, 65.0, worked_before=50.0), "one went"
 
 
+def test_executors_that_came_after_the_last_batch_began_have_new_slots():
+    history = ExecutorHistory()
+    history.note([executor("0", 10), executor("1", 20, 3)], 25.0)
+    history.note([executor("1", 20, 3), executor("2", 40, 4)], 50.0)
+    assert history.new_slots_at(55.0, worked_before=30.0) == 4
+    assert history.new_slots_at(55.0, worked_before=15.0) == 7, "one that has left is no slot"
+    assert history.new_slots_at(55.0, worked_before=41.0) == 0
+    assert history.new_slots_at(55.0, worked_before=math.inf) == 7, "in the first batch all are new"
+
+
 def test_what_is_long_gone_is_forgotten():
     history = ExecutorHistory()
     history.note([executor("0", 10)], 20.0)
