@@ -67,6 +67,15 @@ class CostMemory:
         newest = list(earlier)[-self._slot_counts_kept :]
         self._earlier, self._fits = {costs.slots: costs for costs in newest}, {}
 
+    def find_relief(self) -> str | None:
+        """Say that the newest batch took far less work than those before it tell, on the same slots."""
+        slots = self._list_believed()[-1]
+        batches = self._batches[slots]
+        before = self._fit_batches(slots, batches[:-1])
+        if isinstance(before, NotReady) or (miss := _measure_miss(before, batches[-1])) >= 1 / SHIFTED:
+            return None
+        return f"batch {batches[-1].batch_id} took {miss:.2g} times the work that those before it tell"
+
     def list_fits(self) -> tuple[QueryCosts, ...]:
         """Return the fits that a later run can use: those over several batches, and those of earlier runs."""
         if not self._alone:
@@ -146,16 +155,39 @@ class CostMemory:
         """Fit one slot count, unless nothing has changed there."""
         if slots in self._fits:
             return None
-        slopes, batches = self._known_slopes(slots), keep_undisturbed(self._batches[slots])
-        fitted = fit_costs(batches, slots, slopes, self._alone, self._sources, self._larger.get(slots, ()))
-        if isinstance(fitted, QueryCosts) and (level := _find_new_level(fitted, batches)):
+        batches = keep_undisturbed(self._batches[slots])
+        fitted = self._fit_batches(slots, batches)
+        if isinstance(fitted, QueryCosts) and (level := self._find_new_level(fitted, batches)):
             self._batches[slots] = level
             self._larger.pop(slots, None)
-            fitted = fit_costs(level, slots, slopes, self._alone, self._sources)
+            fitted = self._fit_batches(slots, level)
         if isinstance(fitted, NotReady):
             return fitted
         self._fits[slots] = fitted
         return None
+
+    def _fit_batches(self, slots: int, batches: Sequence[BatchExecution]) -> QueryCosts | NotReady:
+        larger = self._larger.get(slots, ())
+        return fit_costs(batches, slots, self._known_slopes(slots), self._alone, self._sources, larger)
+
+    def _find_new_level(
+        self, fit: QueryCosts, batches: tuple[BatchExecution, ...]
+    ) -> tuple[BatchExecution, ...]:
+        """Return the newest batches where all of them took far more or far less work than those before.
+
+        Few batches are compared with those before them alone, and only for less: executors that warm up.
+        """
+        newest, older = batches[-SOLID_BATCHES:], batches[:-SOLID_BATCHES]
+        if not older:
+            return ()
+        is_early = len(older) <= SOLID_BATCHES
+        before = self._fit_batches(newest[0].slots, older) if is_early else fit
+        if isinstance(before, NotReady):
+            return ()
+        ratios = [_measure_miss(before, batch) for batch in newest]
+        if all(ratio < 1 / SHIFTED for ratio in ratios):
+            return newest
+        return newest if not is_early and all(ratio > SHIFTED for ratio in ratios) else ()
 
     def _known_slopes(self, slots: int) -> dict[str, float]:
         """Return seconds per record from the nearest slot counts that could tell them from those per task."""
@@ -224,17 +256,6 @@ def _is_plausible(more_slots: float, more_work: float) -> bool:
     """Tell whether so many times the slots can make so many times the work, by sharing cores alone."""
     least, most = min(1.0, more_slots), max(1.0, more_slots)
     return least / MOST_DISAGREEMENT <= more_work <= most * MOST_DISAGREEMENT
-
-
-def _find_new_level(fit: QueryCosts, batches: Sequence[BatchExecution]) -> tuple[BatchExecution, ...]:
-    """Return the newest batches where all of them took far more or far less work than the fit says."""
-    newest = batches[-SOLID_BATCHES:]
-    if len(batches) <= 2 * SOLID_BATCHES:
-        return ()
-    ratios = [_measure_miss(fit, batch) for batch in newest]
-    if all(ratio > SHIFTED for ratio in ratios) or all(ratio < 1 / SHIFTED for ratio in ratios):
-        return tuple(newest)
-    return ()
 
 
 def _measure_miss(fit: QueryCosts, batch: BatchExecution) -> float:

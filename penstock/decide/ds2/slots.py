@@ -178,7 +178,14 @@ class SharedSlots:
             isinstance(sizing, NotReady) or sizing.slots < by_tasks.slots
         ):
             return by_tasks
-        return sizing
+        return _await_relief(sizing, held, learned.memory)
+
+
+def _await_relief(sizing: QuerySizing | NotReady, held: Held, memory: CostMemory) -> QuerySizing | NotReady:
+    """Let growth wait for one batch more where the newest contradicts the costs that ask for it."""
+    grows = isinstance(sizing, QuerySizing) and sizing.slots > held.slots
+    relief = memory.find_relief() if grows else None
+    return NotReady(relief, "one batch more before it grows") if relief else sizing
 
 
 def _bound_slots(costs: QueryCosts, most: int) -> int:

@@ -302,6 +302,35 @@ def test_a_service_that_gets_faster_is_believed_after_two_batches():
     assert lookup_cost(known(memory), 2) == pytest.approx(0.001, rel=0.3)
 
 
+def runs_cold_then_warm(warm: int):
+    """Two batches of cold executors, then so many at half the cost, each with all that came meanwhile."""
+    cold, hot = service(0.02), service(0.01)
+    runs = [(cold, 2400.0), (cold, 2900.0), (hot, 5900.0), (hot, 5100.0)][: 2 + warm]
+    return [query.run(number, 20.0 * number, size, 6) for number, (query, size) in enumerate(runs)]
+
+
+def test_cold_batches_are_dropped_as_soon_as_two_newer_ones_cost_far_less():
+    memory = CostMemory()
+    memory.remember(runs_cold_then_warm(2))
+    assert lookup_cost(known(memory), 6) == pytest.approx(0.01, rel=0.05)
+    assert memory.find_relief() is None, "the costs are those of the newest batches"
+
+
+def test_a_newest_batch_that_costs_far_less_is_told():
+    memory = CostMemory()
+    memory.remember(runs_cold_then_warm(1))
+    known(memory)
+    assert "took 0.5 times the work that those before it tell" in (memory.find_relief() or "")
+
+
+def test_a_newest_batch_like_the_others_or_alone_is_no_relief():
+    for count in (1, 2):
+        memory = CostMemory()
+        memory.remember(runs_cold_then_warm(0)[:count])
+        known(memory)
+        assert memory.find_relief() is None
+
+
 def test_one_odd_batch_changes_no_level():
     memory = CostMemory()
     memory.remember(runs_later(service(0.01), 2, 0.0, 8))
