@@ -96,6 +96,15 @@ class ExecutorActuator:
             self._perform(scaling.step_change(self._change, now, self._executors(), boundary, moving, stayed))
         return self._outcome
 
+    def withdraw(self, why: str) -> bool:
+        """Order no more executors than have come, so that `poll` ends; False where none are awaited."""
+        if self._change is None or self._outcome is not None:
+            return False
+        progress = scaling.withdraw_order(self._change, self._executors(), why)
+        if progress is not None:
+            self._perform(progress)
+        return progress is not None
+
     def abandon(self) -> None:
         """Give up the change under way; executors that were told to stop are released, if Spark answers."""
         stopped = self._stopped if self._outcome is None else ()

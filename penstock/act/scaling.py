@@ -1,7 +1,7 @@
 """The change of an application's executors as a pure state machine: executors in, instructions out.
 
     grow     RequestTotal ──── all registered ──────────────────────────────→ DONE
-                          └─── executor timeout ─→ RequestTotal(what is there) → PARTIAL
+                          └─── executor timeout, or no longer needed ─→ RequestTotal(what is there) → PARTIAL
     shrink   RequestTotal, StopUsing ─ idle at a batch boundary ─→ Release ─ gone, the rest there ─→ DONE
                                     └─ drain timeout: Release anyway ──┘  └ executor timeout → PARTIAL
     shrink with state    RequestTotal, MoveAway ─ moved, or given up ─→ StopUsing ─→ as above
@@ -168,6 +168,13 @@ def step_change(
     return _await_gone(change, executors, ())
 
 
+def withdraw_order(change: ExecutorChange, executors: Executors, why: str) -> ScalingProgress | None:
+    """Stop waiting for executors that have not registered; None where none are awaited."""
+    if change.phase is not ScalingPhase.GROWING or len(executors) >= change.wanted:
+        return None
+    return _settle_for_less(change, executors, change.waited, why)
+
+
 def abandon_change(wanted: int, stopped: tuple[str, ...]) -> tuple[Instruction, ...]:
     """Release, when a change is broken off, all who were told to stop: they would get no tasks."""
     return _release_all(stopped, wanted) if stopped else ()
@@ -198,12 +205,21 @@ def _grow(change: ExecutorChange, executors: Executors) -> ScalingProgress:
         return _end_change(change, executors, (), (f"{here} registered after {change.waited:.0f} s",))
     if change.waited_in_phase < change.patience.executor_timeout:
         return ScalingProgress(change)
-    # Spark would go on asking for what the cluster could not give, and executors would join long after
-    # the outcome is written. What was held before is kept as the floor, so that the dead are replaced.
-    settled = max(here, change.held_before)
-    within = f"{change.patience.executor_timeout:.0f} s"
     why = "an executor died" if here < change.held_before else "the cluster has no room for more"
-    note = f"asked for {wanted}, {here} registered within {within}: {why}; the total is set back to {settled}"
+    return _settle_for_less(change, executors, change.patience.executor_timeout, why)
+
+
+def _settle_for_less(
+    change: ExecutorChange, executors: Executors, seconds: float, why: str
+) -> ScalingProgress:
+    """End a growth with fewer executors than it asked for.
+
+    Otherwise Spark would go on asking for what the cluster could not give, and executors would join long
+    after the outcome is written. What was held before is kept as the floor, so that the dead are replaced.
+    """
+    settled = max(len(executors), change.held_before)
+    here = f"{len(executors)} registered within {seconds:.0f} s"
+    note = f"asked for {change.wanted}, {here}: {why}; the total is set back to {settled}"
     return _end_change(change, executors, (RequestTotal(settled),), (note,))
 
 

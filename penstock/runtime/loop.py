@@ -11,18 +11,25 @@ from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow, NoBatchYet
 from penstock.decide.manager.history import measure_load
 from penstock.decide.outcome import Outcome, Status
-from penstock.decide.policy import Action, Hold, MoveState, Proposal, Resize, Scale, Watcher
+from penstock.decide.policy import (
+    UTILISATION,
+    Action,
+    Hold,
+    MoveState,
+    Proposal,
+    Resize,
+    Scale,
+    Watcher,
+)
 from penstock.decide.verdict import Accepted, Verdict, Waiting
 from penstock.errors import ActionFailed, JournalUnavailable, PenstockError, SparkUnavailable, Unsupported
 from penstock.runtime.fallback import NoMetrics
 from penstock.runtime.follow_up import FollowUp, MeasuredEffect, conclude_left_open
-from penstock.runtime.ports import Actuator, Ports
+from penstock.runtime.ports import Actuator, Ports, Withdrawer
 from penstock.runtime.timeline import RecentTimeline
+from penstock.runtime.under_way import HIGHER_LOAD, UNNEEDED_WINDOWS, UnderWay, grows, is_enough, is_growth
 
 log = logging.getLogger(__name__)
-
-HIGHER_LOAD = 1.2
-"""Times the load at its begin that lets a move of state give way to another size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +63,6 @@ class Cycle:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _UnderWay:
-    action_id: int
-    action: Action
-    begun_at: float
-    offered: float
-    failed_polls: int = 0
-
-
 class Loop:
     """The loop over one application: observe, decide, act, record. Without an actuator it recommends."""
 
@@ -77,7 +75,7 @@ class Loop:
         self.paused: str | None = None
         effect_delay = self.settings.effect_after_intervals * self.settings.policy_interval
         self._follow_up = FollowUp(self.record, effect_delay)
-        self._under_way: _UnderWay | None = None
+        self._under_way: UnderWay | None = None
         self._ordered: Action | None = None
         self._reconciled = False
         self._failures = 0
@@ -120,7 +118,7 @@ class Loop:
         if self._under_way:
             if window is not None and not self.paused:
                 self._show(window)
-                yield replace(cycle, **self._give_way(now, window))
+                yield replace(cycle, **self._give_way(now, window), **self._do_without(now, window))
             return
         if self._ordered is not None:
             yield replace(cycle, outcome=self._obey(now, window))
@@ -256,7 +254,7 @@ class Loop:
         if isinstance(answer, NotReady) and window.queries:
             return NotReady(f"{seen.reason}; {answer.reason}", answer.awaiting, answer.until)
         if isinstance(answer, Scale):
-            return answer if window.queries and _grows(answer, window) else seen
+            return answer if window.queries and grows(answer, window) else seen
         return answer if isinstance(answer, Resize) else seen
 
     def _judge(
@@ -291,10 +289,31 @@ class Loop:
             return {}
         answer = self._answer(window)
         verdict = self.manager.judge(now, window, answer)
-        if not _is_growth(verdict, window) or not self.mover.stop("the load asks for another size"):
+        if not is_growth(verdict, window) or not self.mover.stop("the load asks for another size"):
             return {}
         waiting = Waiting(f"the state that moves comes to a stop first: {verdict.reason}")
         self.record.decided(now, self.application, answer, waiting, self.policy.name)
+        return {"answer": answer, "verdict": waiting}
+
+    def _do_without(self, now: float, window: ApplicationWindow) -> dict[str, Any]:
+        """Withdraw an order for executors that have not come and are needed no more: it blocks all decisions.
+
+        Only a policy that foresees how busy a size is can tell; an order given by hand stands.
+        """
+        under_way = self._under_way
+        action = self.action_under_way
+        if under_way is None or not isinstance(action, Scale) or not grows(action, window):
+            return {}
+        if not isinstance(self.actuator, Withdrawer) or UTILISATION not in action.expected.figures:
+            return {}
+        answer = self._answer(window)
+        unneeded = under_way.unneeded + 1 if is_enough(answer, window) else 0
+        self._under_way = replace(under_way, unneeded=unneeded)
+        if unneeded < UNNEEDED_WINDOWS:
+            return {}
+        waiting = Waiting("the order for more executors is withdrawn: what is there is enough")
+        self.record.decided(now, self.application, answer, waiting, self.policy.name)
+        self.actuator.withdraw("no more are needed")
         return {"answer": answer, "verdict": waiting}
 
     def _obey(self, now: float, window: ApplicationWindow | None) -> Outcome | None:
@@ -327,7 +346,7 @@ class Loop:
         held = window.parallelism if window is not None else actuator.held()
         action_id = self.record.intend(now, self.application, decision_id, action, held)
         offered = measure_load(window).offered if window is not None else float("inf")
-        self._under_way = under_way = _UnderWay(action_id, action, now, offered)
+        self._under_way = under_way = UnderWay(action_id, action, now, offered)
         try:
             if isinstance(action, Scale):
                 self.manager.action_started(now, action)
@@ -336,7 +355,7 @@ class Loop:
             return self._end(now, under_way, self._break_off(now, under_way, problem))
         return None
 
-    def _end(self, now: float, under_way: _UnderWay, outcome: Outcome) -> Outcome:
+    def _end(self, now: float, under_way: UnderWay, outcome: Outcome) -> Outcome:
         self._under_way = None
         self._distrust_before(now, "the last change")
         self._follow_up.follow(now, under_way.action_id, outcome, under_way.action.expected.figures)
@@ -344,7 +363,7 @@ class Loop:
             self.manager.action_ended(now, under_way.action, outcome)
         return outcome
 
-    def _break_off(self, now: float, under_way: _UnderWay, problem: Exception) -> Outcome:
+    def _break_off(self, now: float, under_way: UnderWay, problem: Exception) -> Outcome:
         """Give up an action before its end, and say what Spark holds now; a bug of ours is logged in full."""
         if not isinstance(problem, PenstockError):
             log.error("%s: the actuator failed", self.application, exc_info=problem)
@@ -400,12 +419,3 @@ class Loop:
 def _describe(problem: Exception) -> str:
     text = str(problem)
     return text if isinstance(problem, PenstockError) else f"{type(problem).__name__}: {text}"
-
-
-def _is_growth(verdict: Verdict, window: ApplicationWindow) -> bool:
-    action = verdict.action if isinstance(verdict, Accepted) else None
-    return isinstance(action, Scale) and _grows(action, window)
-
-
-def _grows(scale: Scale, window: ApplicationWindow) -> bool:
-    return any(size > window.parallelism.get(unit, size) for unit, size in scale.planned.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import ApplicationWindow
@@ -40,6 +40,14 @@ class Actuator(Protocol):
 
     def held(self) -> Mapping[str, int]:
         """Return what Spark reports to be there now."""
+
+
+@runtime_checkable
+class Withdrawer(Protocol):
+    """An actuator whose order for executors can be withdrawn while they have not come."""
+
+    def withdraw(self, why: str) -> bool:
+        """Order no more than have come, which ends the action; False where none are awaited."""
 
 
 class Manager(Protocol):

@@ -12,12 +12,14 @@ import pytest
 from penstock.act.actuator import ExecutorActuator, QueryBatches
 from penstock.act.scaling import ScalingSettings
 from penstock.dataflow.moves import Plan
+from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, ExecutorState
 from penstock.decide.outcome import Status
+from penstock.decide.policy import HELD_UTILISATION, Hold, Proposal, Scale
 from penstock.errors import ActionFailed, SparkUnavailable
 from penstock.journal.store import open_journal
 from penstock.migrate.mover import MovesEnded, Planned
-from penstock.runtime.loop import Loop
+from penstock.runtime.loop import Cycle, Loop
 from penstock.runtime.ports import Ports
 from tests.fakes import AgreeingManager, FakeSource, FixedPolicy, a_scale
 
@@ -196,3 +198,58 @@ def test_a_poll_that_failed_half_way_is_taken_up_where_it_stood(cluster: Cluster
     outcome = actuator.poll(2.0)
     assert outcome is not None and outcome.status is Status.DONE
     assert cluster.calls[2:] == [("release", ["3", "2"]), ("total", 1), ("total", 1)]
+
+
+ENOUGH = Hold("three are enough", {HELD_UTILISATION: 0.6})
+SHORT = Hold("no size reaches the target", {HELD_UTILISATION: 1.4})
+
+
+def wait_for_more(cluster: Cluster, order: Scale, *answers: Proposal | NotReady, path: Path) -> list[Cycle]:
+    """Run a loop that begins with an order for more executors than ever come."""
+    actuator = ExecutorActuator(cluster, ScalingSettings(executor_timeout=60.0))
+    with closing(open_journal(path / "journal.db")) as journal:
+        source = FakeSource(executors=lambda: len(cluster.here))
+        loop = Loop(
+            "app-1", Ports(source, FixedPolicy(order, *answers), AgreeingManager(), journal, actuator)
+        )
+        return [loop.tick(10.0 + second) for second in range(45)]
+
+
+def test_an_order_that_is_needed_no_more_is_withdrawn_and_decisions_go_on(cluster: Cluster, tmp_path: Path):
+    order = a_scale(4, utilisation_ratio=0.7)
+    cycles = wait_for_more(cluster, order, ENOUGH, ENOUGH, a_scale(2, utilisation_ratio=0.7), path=tmp_path)
+    (ended,) = [(cycle.at, cycle.outcome) for cycle in cycles if cycle.outcome and cycle.at < 35]
+    at, outcome = ended
+    assert at == 31.0, "the second window that needs no more came 20 s after the order"
+    assert outcome.status is Status.PARTIAL and outcome.observed == {EXECUTORS: 3}
+    assert outcome.detail.endswith("3 registered within 20 s: no more are needed; the total is set back to 3")
+    assert cluster.calls[:2] == [("total", 4), ("total", 3)]
+
+
+@pytest.mark.parametrize(
+    ("order", "answers"),
+    [
+        (a_scale(4, utilisation_ratio=0.7), (SHORT,)),
+        (a_scale(4, utilisation_ratio=0.7), (a_scale(5),)),
+        (a_scale(4, utilisation_ratio=0.7), (NotReady("warming up", "a window"),)),
+        (a_scale(4, utilisation_ratio=0.7), (ENOUGH, SHORT, ENOUGH, SHORT)),
+        (a_scale(4), (ENOUGH,)),
+    ],
+    ids=["what is there is short", "more still", "nothing known", "one window alone", "no figure of use"],
+)
+def test_an_order_stands_unless_two_windows_need_no_more(
+    cluster: Cluster, order: Scale, answers: tuple[Proposal | NotReady, ...], tmp_path: Path
+):
+    cycles = wait_for_more(cluster, order, *answers, path=tmp_path)
+    assert cluster.calls == [("total", 4)] and all(cycle.outcome is None for cycle in cycles)
+
+
+def test_executors_that_come_at_the_moment_of_a_withdrawal_are_kept(
+    cluster: Cluster, actuator: ExecutorActuator
+):
+    actuator.begin(0.0, a_scale(4))
+    cluster.here.append("4")
+    assert not actuator.withdraw("no more are needed")
+    outcome = actuator.poll(1.0)
+    assert outcome is not None and outcome.status is Status.DONE
+    assert not actuator.withdraw("no more are needed") and cluster.calls == [("total", 4)]
