@@ -3,13 +3,12 @@
 Ten applications answer on real control sockets with statuses as long as they get: 500 points and 200
 decisions, of which each changes every ten seconds, as an autopilot with default settings does. The dashboard
 is a process of its own, and a browser without a screen shows its first page. Pages of a fleet of 100,000
-applications are searched, sorted and turned by the server, also after a round.
+applications are searched, sorted and turned by the server, also after a round. What a driver pays for being
+watched is measured on a cluster (`watched_driver.py`).
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -20,7 +19,6 @@ from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
 import numpy as np
-import orjson
 import psutil
 import pyarrow as pa
 
@@ -30,7 +28,10 @@ from penstock.fleet.places import STATUS, FleetDirectory
 from penstock.fleet.records import BUCKETS
 from penstock.runtime.control import ControlServer
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row
+from penstock_lab.experiments.spark_query import note_failure
+from penstock_lab.experiments.watched_driver import measure_driver
 from penstock_lab.ground.browser import open_browser
+from penstock_lab.ground.dashboard_server import serve_dashboard
 from penstock_lab.ground.spark_cluster import scratch_directory
 
 APPLICATIONS = 10
@@ -49,7 +50,8 @@ NOTES = [
     "server_cpu_share: processor time of the dashboard's process over the time watched, of one core",
     "fleet_page_ms: 50 rows of 100,000, the slowest kind of question (its median): searched, sorted by each "
     "column, turned, and the first page after a round",
-    "not measured: what a driver pays while it is watched, beside what `bench overhead` measures",
+    "driver_overhead_ratio: the driver's processor time for a record, the page of its application open over "
+    "closed, in neighbouring blocks; _low and _high bound its interval, 95 % by resampling",
 ]
 WATCH = """
 const done = arguments[arguments.length - 1], wanted = arguments[0];
@@ -131,7 +133,7 @@ def run(extent: Extent, progress: Progress) -> Measurement:
         write_round(directory / "fleet", now, 0)
         for one in applications:
             held.enter_context(closing(one))
-        server, address = held.enter_context(_serve(directory))
+        server, address = held.enter_context(serve_dashboard(directory, "--fleet", str(directory / "fleet")))
         browser = held.enter_context(_open_browser())
         progress("first paint")
         paints = [_time_paint(browser, address) for _ in range(PAINTS)]
@@ -149,25 +151,12 @@ def run(extent: Extent, progress: Progress) -> Measurement:
     ]
     figures = (median(paints), max(delays), share, max(float(page["median_ms"]) for page in pages))
     names = ("first_paint_ms", "event_to_screen_ms", "server_cpu_share", "fleet_page_ms")
-    return Measurement(rows, dict(zip(names, figures, strict=True)), NOTES)
-
-
-@contextmanager
-def _serve(directory: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """Run `penstock dashboard` on a free port."""
-    settings = directory / "settings.yaml"
-    settings.write_text(f"runtime_directory: {directory}/run\njournal: {directory}/journal.db\n")
-    words = ["dashboard", "--address", "127.0.0.1:0", "--config", str(settings), "--json"]
-    words += ["--fleet", str(directory / "fleet")]
-    with subprocess.Popen([sys.executable, "-m", "penstock.cli", *words], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        try:
-            line = process.stdout.readline()
-            if not line:
-                raise ActionFailed("the dashboard did not start")
-            yield psutil.Process(process.pid), str(orjson.loads(line)["address"])
-        finally:
-            process.terminate()
+    summary = dict(zip(names, figures, strict=True))
+    failures: list[str] = []
+    with note_failure(failures, "what a driver pays"):
+        driver = measure_driver(extent, progress)
+        rows, summary = [*rows, *driver.rows], summary | driver.summary
+    return Measurement(rows, summary, NOTES, failures)
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 One query runs through on one cluster from beginning to end. It is not paced and its source never runs dry, so
 that batches of one size follow each other at once and use all the processor time there is: what the autopilot
-takes is missing in them. Meanwhile the autopilot is attached and detached again and again. The batches after
-each switch are left out; a block that counts holds whole policy intervals, so that it has its share of what
-the autopilot does in each.
+takes is missing in them. Meanwhile the autopilot is attached and detached again and again, or whatever else
+an experiment alternates. The batches after each switch are left out; a block that counts holds whole policy
+intervals, so that it has its share of what the autopilot does in each.
 
 A block's figure is the mean over all its batches, never the median: the autopilot works once an interval and
 slows down the few batches that it meets, which a median would hide. Blocks are compared with their neighbours
@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -90,42 +90,68 @@ class Block:
     driver_share: float
     """Processors that the driver kept busy, its Python process and its JVM together."""
 
+    @property
+    def driver_seconds(self) -> float:
+        """The driver's processor time for a million records."""
+        return self.driver_share / self.records_per_second * 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The two sides that are alternated, and what is held while the first one is measured."""
+
+    first: str
+    second: str
+    hold: Callable[[], AbstractContextManager[object]]
+    settle_seconds: float
+    """How long the first side has work that it does once; the second one only settles."""
+
 
 def run(extent: Extent, progress: Progress) -> Measurement:
     """Alternate in one application; quick has few blocks, too few for an interval."""
     length = QUICK if extent.quick else REPORT if extent.report else Length()
+    with cluster(SHAPE) as spark, scratch_directory() as scratch:
+        attached = Sides(
+            ATTACHED,
+            ALONE,
+            lambda: attach_autopilot(spark, set_up(scratch)),
+            length.first_window_seconds,
+        )
+        return compare_blocks(alternate(spark, scratch, attached, length, progress))
+
+
+def alternate(spark: Any, scratch: Path, sides: Sides, length: Length, progress: Progress) -> list[Block]:
+    """Run an endless query, and measure it with the one side and the other by turns."""
     # no service times: the operators are as fast as the processors let them be
     workload = make_endless(
         replace(WordCount("", 0.0, 0.0).with_tasks(TASKS), state_partitions=TASKS), RECORDS_PER_BATCH
     )
-    with cluster(SHAPE) as spark, scratch_directory() as scratch:
-        query = start_word_count(spark, workload, str(scratch / "checkpoint"), trigger_seconds=0)
-        progress(f"warming up for {length.warm_up_seconds:g} s")
+    query = start_word_count(spark, workload, str(scratch / "checkpoint"), trigger_seconds=0)
+    progress(f"warming up for {length.warm_up_seconds:g} s")
+    time.sleep(length.warm_up_seconds / 2)
+    with sides.hold():
+        # what an autopilot loads and compiles once in a process is no cost of a second hour
         time.sleep(length.warm_up_seconds / 2)
-        with attach_autopilot(spark, _set_up(scratch)):
-            # what an autopilot loads and compiles once in a process is no cost of a second hour
-            time.sleep(length.warm_up_seconds / 2)
-        spans = []
-        for span in _alternate(spark, length, scratch):
-            spans.append(span)
-            progress(f"block {len(spans)} of {length.quads * QUAD}: {span.system}")
-        batches = list_batches(query)
-        query.stop()
-    return compare_blocks([make_block(span, batches) for span in spans])
-
-
-def _alternate(spark: Any, length: Length, scratch: Path) -> Iterator[BlockSpan]:
     jvm = int(spark._jvm.java.lang.ProcessHandle.current().pid())
-    for watched in order_blocks(length.quads * QUAD):
-        with attach_autopilot(spark, _set_up(scratch)) if watched else nullcontext():
-            time.sleep(length.first_window_seconds if watched else length.settle_seconds)
-            start, before = time.time(), processor_time(jvm)
-            time.sleep(length.measured_seconds)
-            end, after = time.time(), processor_time(jvm)
-        yield BlockSpan(ATTACHED if watched else ALONE, start, end, after.since(before))
+    spans: list[BlockSpan] = []
+    for is_first in order_blocks(length.quads * QUAD):
+        spans.append(_measure_span(sides, is_first, length, jvm))
+        progress(f"block {len(spans)} of {length.quads * QUAD}: {spans[-1].system}")
+    batches = list_batches(query)
+    query.stop()
+    return [make_block(span, batches) for span in spans]
 
 
-def _set_up(scratch: Path) -> dict[str, object]:
+def _measure_span(sides: Sides, is_first: bool, length: Length, jvm: int) -> BlockSpan:
+    with sides.hold() if is_first else nullcontext():
+        time.sleep(sides.settle_seconds if is_first else length.settle_seconds)
+        start, before = time.time(), processor_time(jvm)
+        time.sleep(length.measured_seconds)
+        end, after = time.time(), processor_time(jvm)
+    return BlockSpan(sides.first if is_first else sides.second, start, end, after.since(before))
+
+
+def set_up(scratch: Path) -> dict[str, object]:
     """Return the settings of a user, with an actuator, but with no other size to go to."""
     return {**SIZE, "journal": str(scratch / "journal.db")}
 
@@ -154,11 +180,9 @@ def compare_blocks(blocks: Sequence[Block]) -> Measurement:
         "latency_ratio": lambda block: block.batch_seconds,
         "processor_ratio": lambda block: block.processor_seconds,
     }
-    first = [block.system == ATTACHED for block in blocks]
     summary: dict[str, float] = {}
     for name, figure in figures.items():
-        ratio = compare_sides(first, [figure(block) for block in blocks])
-        summary |= {name: ratio.value, f"{name}_low": ratio.low, f"{name}_high": ratio.high}
+        summary |= tell_ratio(name, blocks, ATTACHED, figure)
     for name, system in (("attached", ATTACHED), ("not_attached", ALONE)):
         summary[f"driver_share_{name}"] = fmean(b.driver_share for b in blocks if b.system == system)
     summary |= {"blocks": float(len(blocks)), "batches": float(sum(block.batches for block in blocks))}
@@ -176,6 +200,14 @@ def compare_blocks(blocks: Sequence[Block]) -> Measurement:
         for number, block in enumerate(blocks, start=1)
     ]
     return Measurement(rows, summary, [*METHOD])
+
+
+def tell_ratio(
+    name: str, blocks: Sequence[Block], first: str, figure: Callable[[Block], float]
+) -> dict[str, float]:
+    """Return the ratio of the first side's figure to the other's, with the bounds of its interval."""
+    ratio = compare_sides([block.system == first for block in blocks], [figure(block) for block in blocks])
+    return {name: ratio.value, f"{name}_low": ratio.low, f"{name}_high": ratio.high}
 
 
 METHOD = [

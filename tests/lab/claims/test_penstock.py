@@ -10,6 +10,7 @@ from penstock_lab.claims.ds2.functions import judge_targets as judge_functions
 from penstock_lab.claims.megaphone import judge_targets as judge_moves
 from penstock_lab.experiments.measurement import Measurement
 
+WATCHED = "processor time of a driver, page open over closed, low end of its interval"
 GOOD = {
     "decision": {"seconds_at_100_operators": 0.0004, "growth_exponent": 1.05},
     "event_log": {
@@ -19,7 +20,15 @@ GOOD = {
     },
     "answers": {"logs": 96, "right_share": 0.97, "median_error": 0.03, "predicted_share": 1.0},
     "simulator": {"model_day_seconds": 0.2, "day_seconds": 0.6},
-    "dashboard": {"first_paint_ms": 300.0, "event_to_screen_ms": 1200.0, "server_cpu_share": 0.008},
+    "dashboard": {
+        "first_paint_ms": 300.0,
+        "event_to_screen_ms": 1200.0,
+        "server_cpu_share": 0.008,
+        "fleet_page_ms": 120.0,
+        "driver_overhead_ratio": 1.004,
+        "driver_overhead_ratio_low": 0.995,
+        "driver_overhead_ratio_high": 1.012,
+    },
     "what_if": {"median_error": 0.05},
     "fleet": {
         "applications": 100_000,
@@ -58,6 +67,10 @@ def test_good_figures_meet_all_targets(bench):
         ("simulator", "day_seconds", 1.5, "one day with ds2 every 10 s, seconds"),
         ("dashboard", "first_paint_ms", 1000.0, "first paint of the dashboard, milliseconds"),
         ("dashboard", "server_cpu_share", 0.01, "share of a core with ten applications watched"),
+        ("dashboard", "fleet_page_ms", 301.0, "a page of a fleet of 100,000 applications, milliseconds"),
+        ("dashboard", "driver_overhead_ratio_low", 1.001, WATCHED),
+        ("dashboard", "driver_overhead_ratio_low", math.nan, WATCHED),
+        ("dashboard", "driver_overhead_ratio_low", None, WATCHED),
         ("what_if", "median_error", 0.1, "median error of predicted batch time"),
         ("fleet", "peak_rss_bytes", 8e9, "their peak memory, bytes"),
         ("fleet", "growth_exponent", 1.3, "growth exponent (1 is linear)"),
