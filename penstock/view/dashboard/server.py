@@ -42,12 +42,13 @@ def parse_address(text: str) -> Address:
 
 
 def listen_at(address: Address) -> socket.socket:
-    """Bind the address at once, so that a port that is taken is told before anything is served."""
+    """Listen at once: a port that is taken is told before anything is served, and who comes early waits."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address.host, address.port))
+        listening.listen()
     except OSError as error:
         listening.close()
         raise ActionFailed(f"cannot listen at {address}: {error.strerror}") from error

@@ -15,9 +15,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from penstock.errors import BadInput
+from penstock.errors import ActionFailed, BadInput
 from penstock.view.dashboard.access import Access, Door, choose_access, is_own_host
 from penstock.view.dashboard.peers import find_peer, write_end
+from penstock.view.dashboard.server import Address, listen_at
 from tests.view.dashboard.served import FakeApplication, served
 
 TOKEN = "0123456789abcdefghij"
@@ -158,3 +159,11 @@ def test_the_kernel_tells_whose_connection_it_is() -> None:
 def test_an_end_is_written_as_the_kernel_does() -> None:
     assert write_end(("127.0.0.1", 4050)) == "0100007F:0FD2"
     assert write_end(("::1", 80)) == "00000000000000000000000001000000:0050"
+
+
+def test_who_comes_as_soon_as_the_address_is_told_waits_for_the_server() -> None:
+    with listen_at(Address("127.0.0.1", 0)) as listening:
+        # the address is printed before the pages are made, which takes a second
+        socket.create_connection(listening.getsockname(), timeout=5).close()
+        with pytest.raises(ActionFailed, match="Address already in use"):
+            listen_at(Address(*listening.getsockname()))
