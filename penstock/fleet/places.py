@@ -265,11 +265,12 @@ def read_shown(path: Path) -> Iterator[dict[str, Any]]:
 def read_status(path: Path) -> pa.Table:
     """Read how the applications of one bucket stand; BadInput if the file is not the controller's."""
     try:
-        content = io.BytesIO(read_bounded(path))
-        footer = pq.read_metadata(content)
-        _check_footer(footer)
-        fields = [one for one in STATUS if one.name not in ADDED or one.name in footer.schema.names]
-        table = pq.read_table(content, columns=[one.name for one in fields]).cast(pa.schema(fields))
+        # read_table would import pandas, which is as long again as a whole fleet takes
+        file = pq.ParquetFile(io.BytesIO(read_bounded(path)))
+        _check_footer(file.metadata)
+        fields = [one for one in STATUS if one.name not in ADDED or one.name in file.schema.names]
+        names = [one.name for one in fields]
+        table = file.read(columns=names).select(names).cast(pa.schema(fields))
         # Parquet does not see to it that a text is one
         table.validate(full=True)
         nulls = [name for name in table.column_names if table[name].null_count]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from penstock.decide.sage.settings import SageSettings
 from penstock.errors import BadInput
 from penstock.fleet.action_log import ActionLog
 from penstock.fleet.overrides import Order
-from penstock.fleet.places import FleetDirectory, FleetTopic, parse_place
+from penstock.fleet.places import STATUS, FleetDirectory, FleetTopic, parse_place
 from penstock.fleet.records import BUCKETS, DEAD_BUCKET, decode, find_bucket, pack, read_lines
 from penstock.fleet.reporting import DirectoryTransport
 from penstock.fleet.round import ORDERS, play_round, tabulate_decisions
@@ -280,3 +282,11 @@ def test_a_journal_that_is_away_is_caught_up_with_later(directory: FleetDirector
     place.rmdir()
     assert ActionLog(directory, journal).catch_up()
     assert len(journal.decisions()) == 2
+
+
+def test_a_status_is_read_without_what_only_pandas_needs(tmp_path: Path):
+    FleetDirectory(tmp_path).write_status(0, STATUS.empty_table())
+    words = "import sys; from pathlib import Path; from penstock.fleet.places import FleetDirectory"
+    words += f"; print(FleetDirectory(Path({str(tmp_path)!r})).status().num_rows, 'pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "False"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -59,6 +60,8 @@ def make_app(
     @asynccontextmanager
     async def begin(app: Starlette) -> AsyncIterator[None]:
         dashboard.diagnoses.open()
+        if dashboard.fleet is not None:
+            asyncio.get_running_loop().run_in_executor(None, dashboard.fleet.prepare)
         yield
 
     routes = [route for page in PAGES for route in page.routes]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 from markupsafe import Markup
 
+from penstock.errors import PenstockError
 from penstock.fleet.listing import FleetListing
 from penstock.fleet.places import STATUS, parse_place
 from penstock.fleet.remembered import RememberedFleet
@@ -35,6 +37,12 @@ class FleetWatch:
         self._sums: tuple[int, float, Markup] = (0, 0.0, Markup(""))
         self._pace = SteadyRounds()
         self.version = 0
+
+    def prepare(self) -> None:
+        """Read the fleet before anyone asks: the first time, with all that is loaded, takes longest."""
+        # what is wrong with its files is told to who asks
+        with suppress(PenstockError):
+            self.look()
 
     def render_sums(self) -> Markup:
         """Return the sums, teams and decisions as markup; made anew when a file has changed."""

@@ -12,9 +12,16 @@ import pytest
 
 from penstock.fleet.listing import FleetListing, Question, parse_question
 from penstock.fleet.places import FleetDirectory
+from penstock.fleet.remembered import RememberedFleet
+from penstock.settings.model import load_settings
+from penstock.view.dashboard.access import Access
+from penstock.view.dashboard.app import make_app
 from penstock.view.dashboard.fleet_rows import describe_list
+from penstock.view.dashboard.fleet_watch import FleetWatch
+from penstock.view.dashboard.server import Address, listen_at, serve_in_thread
 from tests.fleet.test_listing import a_row, a_status
 from tests.view.dashboard.served import FakeApplication, read_events, served
+from tests.waiting import wait_for
 
 HOSTILE = "pay.<script>alert(1)</script>"
 
@@ -113,3 +120,15 @@ def test_a_file_that_is_not_the_fleets_is_named_on_the_page(sockets: Path, tmp_p
 def test_without_a_fleet_the_page_says_how_to_name_one(client: httpx.Client) -> None:
     page = client.get("/fleet")
     assert page.status_code == 200 and "--fleet DIRECTORY" in page.text
+
+
+def test_a_fleet_is_read_as_the_server_starts_and_not_when_the_first_one_asks(
+    tmp_path: Path, fleet: FleetDirectory
+) -> None:
+    settings = load_settings(environment={}, arguments={"report_to": str(fleet.root)})
+    app = make_app(settings, Access())
+    with serve_in_thread(app, listen_at(Address("127.0.0.1", 0))):
+        wait_for("the list", lambda: app.state.dashboard.fleet.version == 1)
+    (tmp_path / "status").mkdir()
+    (tmp_path / "status" / "bucket-00.parquet").write_bytes(b"no")
+    FleetWatch(RememberedFleet(tmp_path)).prepare()
