@@ -13,7 +13,10 @@ from penstock.errors import ActionFailed, BadInput, NotLeading, PenstockError
 from penstock.journal.leading import LeaseKeeper
 from penstock.journal.leases import Lease
 from penstock.pipeline.definition import Pipeline
+from penstock.pipeline.metrics import tell_as_application
 from penstock.runtime.control import ControlServer, secure_directory
+from penstock.runtime.telemetry.outlets import serve_metrics
+from penstock.runtime.telemetry.server import MetricsServer
 
 if TYPE_CHECKING:
     from penstock.pipeline.batches import BatchDone
@@ -52,6 +55,7 @@ class PipelineHandle:
         self._broken: str | None = None
         self._thread = threading.Thread(target=self._steer, name=f"pipeline-{self.name}", daemon=True)
         self._control: ControlServer | None = None
+        self._metrics: MetricsServer | None = None
 
     def begin(self) -> PipelineHandle:
         """Lead if nobody does, and start the controller's thread; what cannot be started is raised."""
@@ -84,6 +88,11 @@ class PipelineHandle:
         return self._term is not None
 
     @property
+    def metrics_url(self) -> str | None:
+        """Where the metrics are served, while this process leads and the settings name an address."""
+        return self._metrics.url if self._metrics is not None else None
+
+    @property
     def queries(self) -> Queries:
         """Function → its query, while this process leads."""
         return self._shown.queries if self._shown is not None else {}
@@ -93,7 +102,9 @@ class PipelineHandle:
         term, reads, writes = self._shown, self._layout.reads, self._layout.writes
         return {
             "pipeline": self.name,
+            "application": self._keeper.leadership.holder,
             "policy": self._settings.run.policy,
+            "mode": self._settings.run.mode,
             "running": self.running,
             "leads": self.leads,
             "leader": self._keeper.leadership.leader,
@@ -104,6 +115,7 @@ class PipelineHandle:
             },
             "fusing": term.fusing if term is not None else {"groups": [], "changes": []},
             "decisions": term.decisions() if term is not None else [],
+            "totals": term.totals if term is not None else {},
             "error": self._broken or self._error,
         }
 
@@ -198,14 +210,20 @@ class PipelineHandle:
     def _step_down(self) -> None:
         term, self._term, self._led_by = self._term, None, None
         self._last = term or self._last
-        if self._control is not None:
-            self._control.close()
-            self._control = None
+        for door in (self._control, self._metrics):
+            if door is not None:
+                door.close()
+        self._control = self._metrics = None
         if term is not None:
             term.leave()
             term.stop()
 
     def _listen(self) -> None:
+        """Open the doors of the one who leads: another of the same settings may stand by on this machine."""
+        try:
+            self._metrics = serve_metrics(self._settings, lambda: tell_as_application(self.status()))
+        except (PenstockError, OSError) as error:
+            log.warning("%s: %s", self.name, error)
         if not self._settings.run.control_socket:
             return
         try:

@@ -277,6 +277,11 @@ class Term:
         """Return what was decided lately."""
         return [one.plain() for one in self._loop.timeline.decisions[-10:]]
 
+    @property
+    def totals(self) -> dict[str, Any]:
+        """Counts of decisions and actions since the start."""
+        return self._loop.timeline.totals
+
     def function(self, name: str) -> dict[str, Any]:
         """Return how a function stands, as plain data."""
         figures, query = self._monitor.figures().get(name), self.queries[name]

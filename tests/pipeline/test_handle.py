@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import contextmanager
 
+import httpx
 import pytest
 
 from penstock.errors import ActionFailed, NotLeading
@@ -35,7 +37,7 @@ class FakeTerm:
         return parallelism or 1
 
     def function(self, name):
-        return {"reads": [], "writes": None, "parallelism": 2}
+        return {"reads": [], "writes": None, "parallelism": 2, "arrival_per_second": 7.0}
 
     def failures(self):
         return self.failed
@@ -46,6 +48,10 @@ class FakeTerm:
 
     def decisions(self):
         return []
+
+    @property
+    def totals(self):
+        return {"failed_cycles": 3}
 
     def batches(self, function):
         return ("a batch",)
@@ -64,7 +70,7 @@ def place(tmp_path):
 
 
 @contextmanager
-def a_process(place, holder, begin_term=None, patience=3.0):
+def a_process(place, holder, begin_term=None, patience=3.0, **changes):
     """A handle with a journal of its own, as another process would have one."""
     journal = open_journal(place / "journal.db")
     keeper = LeaseKeeper(Leadership(journal.leases, "thumbnails", holder, patience))
@@ -74,7 +80,7 @@ def a_process(place, holder, begin_term=None, patience=3.0):
         terms.append(FakeTerm())
         return terms[-1]
 
-    settings = Settings(runtime_directory=str(place / "run"), policy_interval=0.1)
+    settings = Settings(runtime_directory=str(place / "run"), policy_interval=0.1, **changes)
     handle = PipelineHandle(thumbnails(), keeper, begin_term or begin, settings, journal.close)
     try:
         yield handle, terms
@@ -103,6 +109,37 @@ def test_the_first_leads_and_answers_and_the_second_takes_over_when_it_stops(pla
             "an answer of the leader",
             lambda: find_running(place / "run" / "pipelines", None).ask("status")["status"]["leader"] == "b",
         )
+
+
+def test_the_one_who_leads_serves_its_metrics_and_the_next_one_after_it(place):
+    # both are given the same port, as processes of one setting on one machine are
+    port = find_free_port()
+    metrics = {"metrics": f"127.0.0.1:{port}"}
+    with a_process(place, "a", **metrics) as (first, _), a_process(place, "b", **metrics) as (second, _):
+        first.begin()
+        second.begin()
+        assert second.metrics_url is None
+        told = httpx.get(first.metrics_url).text
+        who = 'application="a",'
+        assert f'penstock_function_instances{{{who}function="resize",name="thumbnails"}} 2.0' in told
+        assert f'penstock_failed_cycles_total{{{who}name="thumbnails"}} 3.0' in told
+        first.stop()
+        assert first.metrics_url is None
+        wait_for("the second to serve", lambda: second.metrics_url)
+        assert 'application="b"' in httpx.get(second.metrics_url).text
+
+
+def test_a_port_that_is_taken_costs_the_metrics_alone(place):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with a_process(place, "a", metrics=address) as (handle, _):
+            handle.begin()
+            assert handle.leads and handle.metrics_url is None
+
+
+def find_free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return listening.getsockname()[1]
 
 
 def test_one_who_has_lost_the_lead_stops_its_functions_and_stands_by(place):

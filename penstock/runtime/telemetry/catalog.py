@@ -86,6 +86,15 @@ def _of_queries(key: str) -> Callable[[Status], Iterable[Reading]]:
     return read
 
 
+def _of_functions(key: str) -> Callable[[Status], Iterable[Reading]]:
+    def read(status: Status) -> Iterator[Reading]:
+        for name, function in _map(status, "functions").items():
+            if isinstance(function, Mapping):
+                yield from _told((name,), function.get(key))
+
+    return read
+
+
 def _counted(key: str, label: str) -> Callable[[Status], Iterable[Reading]]:
     def read(status: Status) -> Iterator[Reading]:
         for one in _list(_map(status, "totals"), key):
@@ -173,6 +182,11 @@ METRICS = (
            _of_queries("period_seconds"), ("query",), BATCHES),
     Metric("penstock_latency_seconds", "gauge", "seconds", "From the arrival of a record to its result.",
            _of_queries("latency_seconds"), ("query",), LATENCY),
+    Metric("penstock_function_instances", "gauge", "instances",
+           "Instances at which a function of a pipeline works.",
+           _of_functions("parallelism"), ("function",), SIZE),
+    Metric("penstock_function_dead_letters_total", "counter", "records",
+           "Records that a function could not serve.", _of_functions("dead_letters"), ("function",), HEALTH),
     Metric("penstock_executors", "gauge", "executors",
            "Executors: `held`, `needed` as the policy said last, `allowed` at most.",
            _read_executors, ("kind",), SIZE),

@@ -33,7 +33,7 @@ class Outlets:
         self.notes: tuple[str, ...] = ()
         self._application, self._narrator = application, Narrator()
         who = {"application": application, "name": name}
-        self._server = self._try(lambda: _serve_metrics(settings, tell_status))
+        self._server = self._try(lambda: serve_metrics(settings, tell_status))
         self._notifier = self._try(lambda: _open_notifier(settings, who))
         self._spans = self._try(lambda: _open_spans(settings, who))
 
@@ -81,7 +81,8 @@ class Outlets:
             return None
 
 
-def _serve_metrics(settings: Settings, tell_status: Callable[[], Mapping[str, Any]]) -> MetricsServer | None:
+def serve_metrics(settings: Settings, tell_status: Callable[[], Mapping[str, Any]]) -> MetricsServer | None:
+    """Serve the metrics of one status where the settings say; None where they name no address."""
     wanted = settings.metrics
     if wanted.address is None:
         return None

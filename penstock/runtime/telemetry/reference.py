@@ -22,6 +22,10 @@ still scraped, and scraping delays nothing. Every user of the machine can read t
 loopback a token is required. It travels in clear: where others listen on the network, put a proxy with TLS
 before it.
 
+A [pipeline](pipelines.md) with this setting serves the metrics of its functions, from the process that leads:
+`query` is then the function, and `application` the process. Executors, slots and the heartbeat are not among
+them.
+
 ```yaml
 scrape_configs:
   - job_name: penstock

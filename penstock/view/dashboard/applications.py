@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from penstock.pipeline.metrics import tell_as_application
 from penstock.runtime.telemetry.exposition import CONTENT_TYPE, expose
 from penstock.view.dashboard import application
 from penstock.view.dashboard.history import FormerRow
@@ -58,9 +59,11 @@ def render_former(rows: tuple[FormerRow, ...]) -> Markup:
 
 
 async def show_metrics(request: Request) -> Response:
-    """Write the metrics of all applications as they stand now; one that has ended has none."""
-    seen = await dashboard_of(request).applications.look()
+    """Write the metrics of all applications and pipelines as they stand now; what has ended has none."""
+    shared = dashboard_of(request)
+    seen, pipelines = await shared.applications.look(), await shared.pipelines.look()
     statuses = [one.status for one in seen if one.status and not one.ended]
+    statuses += [tell_as_application(one.status) for one in pipelines if one.status and not one.ended]
     return Response(await run_in_threadpool(expose, statuses), headers={"content-type": CONTENT_TYPE})
 
 

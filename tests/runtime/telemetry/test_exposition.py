@@ -47,6 +47,7 @@ STATUS: dict[str, Any] = {
         "restarts": {"failed": 900.0},
     },
     "notifications": {"sent": 3, "dropped": 1},
+    "functions": {"split": {"parallelism": 3, "dead_letters": 2}, "spoilt": 7},
 }  # fmt: skip
 
 
@@ -81,6 +82,8 @@ def test_every_metric_is_read_from_a_status() -> None:
         ("penstock_query_behind", "clicks"): 1.0,
         ("penstock_batch_seconds", "clicks"): 8.0,
         ("penstock_trigger_seconds", "clicks"): 10.0,
+        ("penstock_function_instances", "split"): 3.0,
+        ("penstock_function_dead_letters_total", "split"): 2.0,
         ("penstock_executors", "held"): 3.0,
         ("penstock_executors", "needed"): 4.0,  # 7.2 slots at two an executor
         ("penstock_executors", "allowed"): 8.0,

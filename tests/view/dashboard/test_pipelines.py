@@ -73,6 +73,10 @@ def test_the_page_is_live_and_names_are_text(sockets: Path, client: httpx.Client
             assert "<style" not in page and " style=" not in page, "the policy forbids both"
             events = read_events(other, "/events/pipelines")
             next(events)
+            scraped = (
+                'penstock_function_instances{application="words <b>",function="split",name="words <b>"} 3.0'
+            )
+            assert scraped in other.get("/metrics").text
             status = a_pipeline(functions={"split": a_function(["lines"], "words", backlog_records=77.0)})
             assert (
                 "backlog 77" in next(one for one in events if "backlog 77" in one["pipelines"])["pipelines"]
