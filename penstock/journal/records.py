@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from penstock.dataflow.readiness import NotReady
@@ -51,12 +51,15 @@ class RunRecord:
     slot_seconds: float
     slots_at_start: int
     slots_at_peak: int
+    executor_seconds: float
+    executors_at_start: int
+    executors_at_peak: int
 
     @property
     def usage(self) -> Plain:
-        """The slots held, as a status tells them."""
-        figures = {key: getattr(self, key) for key in ("slot_seconds", "slots_at_start", "slots_at_peak")}
-        return {"seconds": self.last_at - self.first_at, **figures}
+        """The size held, as a status tells it."""
+        kept = [one.name for one in fields(self) if one.name not in ("application", "first_at", "last_at")]
+        return {"seconds": self.last_at - self.first_at, **{name: getattr(self, name) for name in kept}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,11 +148,22 @@ def sum_holding(observations: Iterable[ObservationRecord], terms: Mapping[str, T
     return Holding(seconds / HOUR, core_seconds / HOUR, peak_cores, *memory)
 
 
+def hold_usage(usage: Mapping[str, float], terms: Terms, against: str = "peak") -> Holding:
+    """Return what a status or a run says was held so far, against its size at `peak` or at `start`."""
+    hours, cpus = usage["seconds"] / HOUR, terms.task_cpus
+    cores = usage["slot_seconds"] / HOUR * cpus, float(usage[f"slots_at_{against}"] * cpus)
+    if terms.executor_memory_bytes is None or not usage.get("executor_seconds"):
+        return Holding(hours, *cores, None, None)
+    each = terms.executor_memory_bytes / GIGABYTE
+    memory = usage["executor_seconds"] / HOUR * each, usage[f"executors_at_{against}"] * each
+    return Holding(hours, *cores, *memory)
+
+
 def price_holding(holding: Holding, terms: Terms) -> HoldingCost | None:
     """Return what was held and the peak in money; None without a price."""
-    per_core, per_gb = terms.price_per_core_hour, terms.price_per_gb_hour
-    if per_core is None and per_gb is None:
+    if not terms.has_price:
         return None
+    per_core, per_gb = terms.price_per_core_hour, terms.price_per_gb_hour
     with_memory = per_gb is not None and holding.gb_hours is not None
     held, peak = (per_core or 0.0) * holding.core_hours, (per_core or 0.0) * holding.peak_core_hours
     if with_memory:

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.summary import summarise, write_query
-from penstock.dataflow.window import ApplicationWindow
+from penstock.dataflow.window import EXECUTORS, ApplicationWindow
 from penstock.decide.outcome import Outcome
 from penstock.decide.policy import Action, Proposal, Resize
 from penstock.decide.verdict import Verdict
@@ -199,6 +199,7 @@ class Journal:
     def runs(self, application: Named = None, limit: int | None = None) -> tuple[RunRecord, ...]:
         """Return the runs that were seen last, the latest first."""
         seen = observations.c
+        executors = sa.func.coalesce(seen.parallelism[EXECUTORS].as_integer(), 0)
         first = sa.select(
             seen.application,
             sa.func.min(seen.id).label("first"),
@@ -206,9 +207,12 @@ class Journal:
             sa.func.max(seen.at).label("last_at"),
             sa.func.max(seen.slots).label("slots_at_peak"),
             sa.func.sum(seen.slots * (seen.at - seen.start)).label("slot_seconds"),
+            sa.func.max(executors).label("executors_at_peak"),
+            sa.func.sum(executors * (seen.at - seen.start)).label("executor_seconds"),
         ).where(*_of(observations, application))
         runs = first.group_by(seen.application).subquery()
-        query = sa.select(runs, seen.slots.label("slots_at_start"))
+        at_first = seen.slots.label("slots_at_start"), executors.label("executors_at_start")
+        query = sa.select(runs, *at_first)
         query = query.join(observations, seen.id == runs.c.first).order_by(runs.c.last_at.desc()).limit(limit)
         with self.database.reading() as connection:
             rows = connection.execute(query).mappings().all()

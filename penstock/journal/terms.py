@@ -26,6 +26,11 @@ class Terms:
     price_per_core_hour: float | None = None
     price_per_gb_hour: float | None = None
 
+    @property
+    def has_price(self) -> bool:
+        """Whether anything has a price."""
+        return self.price_per_core_hour is not None or self.price_per_gb_hour is not None
+
 
 def remember_terms(memories: Memories, now: float, name: str, application: str, terms: Terms) -> None:
     """Keep the terms of a run; raises nothing, since a report can do without."""
@@ -37,13 +42,19 @@ def remember_terms(memories: Memories, now: float, name: str, application: str, 
 
 def recall_terms(memories: Memories, name: str) -> dict[str, Terms]:
     """Return the terms of each run of a name, by its id, the oldest first."""
+    return {run: parse_terms(body) for run, body in memories.recall(name, KIND).items()}
+
+
+def parse_terms(body: Mapping[str, Any]) -> Terms:
+    """Parse what is a number; another version may have written more."""
     known = {field.name for field in fields(Terms)}
-    return {run: _read(body, known) for run, body in memories.recall(name, KIND).items()}
-
-
-def _read(body: Mapping[str, Any], known: set[str]) -> Terms:
-    """Read what is a number; another version may have written more."""
     return Terms(**{key: value for key, value in body.items() if key in known and _is_number(value)})
+
+
+def recall_all_terms(memories: Memories) -> dict[str, Terms]:
+    """Return the terms of every run, by its id."""
+    known = memories.recall_all(KIND)
+    return {run: parse_terms(body) for runs in known.values() for run, body in runs.items()}
 
 
 def _is_number(value: object) -> bool:

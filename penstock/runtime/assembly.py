@@ -82,13 +82,16 @@ def assemble_autopilot(spark: Any, settings: Settings, report_to: str | None) ->
     policy = _assemble_steered_policy(spark, settings, journal, name, around, report_to)
     loop = assemble_loop(application_id(spark), settings, journal, sized, policy, actuator, mover, desk)
     state = StateControl(loop, mover, Repartitioning(loop.application, journal, mover.bins(spark)))
-    kept = _keep_terms(spark, settings, journal, name, loop.application)
+    terms = read_terms(_read_conf(spark), settings)
+    kept = _keep_terms(journal, name, loop.application, terms)
     beside = serve_dashboard(settings, loop.application)
     watchers = (closing(mover), _build_scraper(settings), cluster or nullcontext(), kept, beside)
     tab = _build_tab(spark, loop, name) if settings.run.spark_ui_tab else None
     life = _live_with(watchers, journal, loop, name, desk, settings.manager.policy_interval, tab)
     alive = make_patient_check(lambda: spark.sparkContext._jsc is None, SparkStatus(spark).stopped)
-    return Autopilot(loop, settings, name, alive, notes=notes + unknown, life=life, state=state)
+    autopilot = Autopilot(loop, settings, name, alive, notes=notes + unknown, life=life, state=state)
+    autopilot.terms = terms
+    return autopilot
 
 
 def assemble_policy(settings: Settings, journal: Journal, name: str, around: Surroundings) -> Policy:
@@ -256,11 +259,9 @@ def _build_tab(spark: Any, loop: Loop, name: str) -> TabKeeper:
 
 
 @contextmanager
-def _keep_terms(
-    spark: Any, settings: Settings, journal: Journal, name: str, application: str
-) -> Iterator[None]:
+def _keep_terms(journal: Journal, name: str, application: str, terms: Terms) -> Iterator[None]:
     """Write down, as the run begins, what a report of it needs to know later."""
-    remember_terms(journal, time.time(), name, application, read_terms(_read_conf(spark), settings))
+    remember_terms(journal, time.time(), name, application, terms)
     yield
 
 

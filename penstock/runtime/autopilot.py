@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from penstock.errors import BadInput, PenstockError, Unsupported
 from penstock.runtime.heartbeat import Heartbeat, Watchdog
 
 if TYPE_CHECKING:
+    from penstock.journal.terms import Terms
     from penstock.runtime.control import ControlServer
     from penstock.runtime.loop import Cycle, Loop
     from penstock.runtime.notebook_view import LiveTable
@@ -52,6 +54,8 @@ class Autopilot:
         self.application, self.name, self.settings = loop.application, name, settings
         self._sizing = SizingBoard()
         self._state = state
+        self.terms: Terms | None = None
+        """What its executors have and cost, for its status; whoever assembles it may know."""
         self._loop, self._alive, self._clock, self._notes = loop, alive, clock, notes
         self._life: AbstractContextManager[object] = life or nullcontext()
         self._ended: Callable[[Autopilot], None] = lambda autopilot: None
@@ -108,6 +112,7 @@ class Autopilot:
             "pause_reason": self._loop.paused,
             "attached": self.running,
             "now": self._clock(),
+            "terms": asdict(self.terms) if self.terms is not None else {},
             **summarise_timeline(self._loop.timeline, known),
             "action_in_flight": self._in_flight(),
             "heartbeat": self._heart.plain(),

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.dataflow.costs.foresight import Outlook
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.summary import QuerySummary, summarise
-from penstock.dataflow.window import ApplicationWindow
+from penstock.dataflow.window import EXECUTORS, ApplicationWindow
 from penstock.decide.outcome import Outcome
 from penstock.decide.policy import Hold, Proposal, Scale
 from penstock.decide.verdict import CountedVerdict, Verdict, VerdictLog
@@ -33,6 +33,11 @@ class TimelinePoint:
     needed: Mapping[str, float] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def executors(self) -> int:
+        """The executors held; none where only other units are counted."""
+        return self.parallelism.get(EXECUTORS, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class EndedAction:
@@ -44,18 +49,28 @@ class EndedAction:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The slots held since the autopilot came: in all, at first, and at most."""
+    """The slots and executors held since the autopilot came: in all, at first, and at most."""
 
     seconds: float = 0.0
     slot_seconds: float = 0.0
     slots_at_start: int = 0
     slots_at_peak: int = 0
+    executor_seconds: float = 0.0
+    executors_at_start: int = 0
+    executors_at_peak: int = 0
 
-    def add(self, seconds: float, slots: int) -> Usage:
-        """Return the usage after so many slots were held for so long; time that went back is none."""
+    def add(self, seconds: float, slots: int, executors: int) -> Usage:
+        """Return the usage after this size was held for so long; time that went back is none."""
         lasted = max(0.0, seconds)
-        first, peak = self.slots_at_start or slots, max(self.slots_at_peak, slots)
-        return Usage(self.seconds + lasted, self.slot_seconds + lasted * slots, first, peak)
+        return Usage(
+            self.seconds + lasted,
+            self.slot_seconds + lasted * slots,
+            self.slots_at_start or slots,
+            max(self.slots_at_peak, slots),
+            self.executor_seconds + lasted * executors,
+            self.executors_at_start or executors,
+            max(self.executors_at_peak, executors),
+        )
 
 
 class RecentTimeline:
@@ -110,7 +125,8 @@ class RecentTimeline:
         point = TimelinePoint(now, dict(window.parallelism), window.slots, queries, needed, _figures(answer))
         with self._lock:
             before = self._points[-1] if self._points else point
-            self.usage = self.usage.add(now - before.at, before.slots).add(0.0, point.slots)
+            held = self.usage.add(now - before.at, before.slots, before.executors)
+            self.usage = held.add(0.0, point.slots, point.executors)
             self._points.append(point)
             self.outlooks = answer.outlooks if isinstance(answer, Hold | Scale) else self.outlooks
             self._changes += 1

@@ -128,7 +128,7 @@ class PriceSettings(Section):
     prefix: ClassVar[str] = "price_"
 
     per_core_hour: OptionalRatio = Field(
-        None, ge=0, description="What one core costs for an hour; reports then tell money as well."
+        None, ge=0, description="What one core costs for an hour; reports and the dashboard then tell money."
     )
     per_gb_hour: OptionalRatio = Field(
         None, ge=0, description="What 10⁹ bytes of executor memory cost for an hour."

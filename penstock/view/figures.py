@@ -9,8 +9,8 @@ from datetime import datetime
 from penstock.units.figures import ABSENT, count, count_of, seconds, size
 
 __all__ = [
-    "ABSENT", "clock", "count", "count_of", "day_and_clock", "plain", "rate", "seconds", "share", "size",
-    "sparkline", "stopwatch",
+    "ABSENT", "clock", "count", "count_of", "day_and_clock", "money", "plain", "rate", "seconds", "share",
+    "size", "sparkline", "stopwatch",
 ]  # fmt: skip
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -25,6 +25,11 @@ def rate(value: float | None) -> str:
 def share(value: float | None) -> str:
     """Write a ratio as a percentage."""
     return ABSENT if value is None or not math.isfinite(value) else f"{value:.0%}"
+
+
+def money(value: float) -> str:
+    """Write an amount of money, in whatever currency prices are."""
+    return f"{value:.4f}" if 0 < value < 1 else f"{value:,.2f}"
 
 
 def clock(at: float | None) -> str:

@@ -101,6 +101,11 @@ def test_runs_are_told_with_what_they_held_the_latest_first(open_store: Opener):
     latest, first = journal.runs()
     assert (first.application, first.first_at, first.last_at) == ("a", 0.0, 30.0)
     assert (first.slot_seconds, first.slots_at_start, first.slots_at_peak) == (160.0, 4, 8)
+    assert (first.executor_seconds, first.executors_at_start, first.executors_at_peak) == (80.0, 2, 4)
+    assert first.usage == {
+        "seconds": 30.0, "slot_seconds": 160.0, "slots_at_start": 4, "slots_at_peak": 8,
+        "executor_seconds": 80.0, "executors_at_start": 2, "executors_at_peak": 4,
+    }  # fmt: skip
     assert (latest.application, latest.slot_seconds) == ("b", 40.0)
     assert journal.runs("a") == (first,) and journal.runs(limit=1) == (latest,)
 

@@ -17,6 +17,7 @@ from penstock.journal.report import (
     Holding,
     count_decisions,
     find_advice,
+    hold_usage,
     judge_queries,
     make_report,
     price_holding,
@@ -54,6 +55,19 @@ def test_what_was_held_against_the_peak_over_the_same_time() -> None:
     cost = price_holding(holding, Terms(price_per_core_hour=0.05, price_per_gb_hour=0.01))
     assert cost is not None and cost.with_memory
     assert (cost.held, cost.peak) == (pytest.approx(0.05 * 18 + 0.01 * 13.5), pytest.approx(1.6 + 0.24))
+
+
+def test_what_a_status_says_was_held_is_summed_as_the_windows_are() -> None:
+    usage = {
+        "seconds": 7200.0, "slot_seconds": 9 * 3600.0, "slots_at_peak": 8, "slots_at_start": 2,
+        "executor_seconds": 4.5 * 3600, "executors_at_peak": 4, "executors_at_start": 1,
+    }  # fmt: skip
+    assert hold_usage(usage, TERMS["app-1"]) == sum_holding(DAY, TERMS)
+    start = hold_usage(usage, TERMS["app-1"], "start")
+    assert (start.peak_cores, start.peak_gb, start.core_hours) == (4.0, 3.0, 18.0)
+    # a driver of an earlier version does not tell its executors
+    earlier = {name: value for name, value in usage.items() if not name.startswith("executor")}
+    assert hold_usage(earlier, TERMS["app-1"]).gb_hours is None
 
 
 def test_what_is_not_known_is_left_out_and_said() -> None:

@@ -93,4 +93,6 @@ def test_what_was_held_is_told_against_the_first_and_the_largest_size(bench: Ben
     usage = handle.status()["usage"]
     assert (usage["slots_at_start"], usage["slots_at_peak"]) == (4, 4)
     assert usage["slot_seconds"] == pytest.approx(4 * usage["seconds"])
+    assert (usage["executors_at_start"], usage["executors_at_peak"]) == (2, 2)
+    assert usage["executor_seconds"] == pytest.approx(2 * usage["seconds"])
     assert handle.status()["bounds"] == {"least": 1, "most": 64}

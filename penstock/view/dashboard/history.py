@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.dataflow.window import EXECUTORS
@@ -15,6 +15,7 @@ from penstock.journal.former_runs import KIND as RUN
 from penstock.journal.former_runs import find_name
 from penstock.journal.records import ActionRecord, DecisionRecord, RunRecord
 from penstock.journal.store import Journal, open_journal
+from penstock.journal.terms import Terms, recall_all_terms
 from penstock.runtime.status import plain_point
 from penstock.runtime.tally import KINDS
 from penstock.runtime.timeline import TimelinePoint
@@ -51,6 +52,7 @@ class JournalHistory:
         self._listed_at = float("-inf")
         self._runs: tuple[RunRecord, ...] = ()
         self._names: dict[str, str] = {}
+        self._terms: dict[str, Terms] = {}
 
     @contextmanager
     def open(self) -> Iterator[Journal]:
@@ -66,6 +68,7 @@ class JournalHistory:
                 with self.open() as journal:
                     self._runs = journal.runs(limit=SHOWN)
                     known: Mapping[str, Mapping[str, Any]] = journal.recall_all(RUN)
+                    self._terms = recall_all_terms(journal)
                 self._names = {run: name for name, runs in known.items() for run in runs}
             except JournalUnavailable:
                 self._runs = ()
@@ -85,6 +88,7 @@ class JournalHistory:
                 decisions = journal.decisions(application)
                 actions = {one.decision_id: one for one in journal.actions(application, limit=ACTIONS)}
                 (run,), name = journal.runs(application), find_name(journal, application)
+                terms = recall_all_terms(journal).get(application, Terms())
         except JournalUnavailable:
             return None
         points = [TimelinePoint(one.at, one.parallelism, one.slots, one.queries) for one in seen]
@@ -99,6 +103,7 @@ class JournalHistory:
             "decisions": [_plain_decision(one, actions.get(one.decision_id)) for one in decisions],
             "queries": [],
             "usage": run.usage,
+            "terms": asdict(terms),
         }
 
     def explain_action(self, application: str, at: float) -> str | None:
@@ -113,7 +118,7 @@ class JournalHistory:
         return explain(found) if found is not None else None
 
     def _write_row(self, run: RunRecord) -> FormerRow:
-        cost, saved = describe_cost(run.usage)
+        cost, saved = describe_cost(run.usage, self._terms.get(run.application, Terms()))
         return FormerRow(
             key=run.application,
             name=self._names.get(run.application, run.application),

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.journal.report import hold_usage, price_holding
+from penstock.journal.terms import Terms, parse_terms
 from penstock.runtime.pace import count_backlog_seconds, count_executors_needed, last_point, tell_behind
 from penstock.runtime.status import describe_mode
 from penstock.view import figures
@@ -100,7 +102,7 @@ def make_row(seen: Seen, address: str) -> ApplicationRow:
     status, last = seen.status, last_point(seen.status)
     waiting = count_backlog_seconds(last)
     period = last.get("period_seconds")
-    used, saved = describe_cost(status.get("usage") or {})
+    used, saved = describe_cost(status.get("usage") or {}, parse_terms(status.get("terms") or {}))
     return ApplicationRow(
         key=seen.key,
         name=seen.name,
@@ -127,17 +129,26 @@ def find_latency(status: Plain) -> float | None:
     return max((one for one in known if one is not None), default=None)
 
 
-def describe_cost(usage: Plain) -> tuple[str, str]:
-    """Say what was held so far in slot-hours, and against holding the peak, and the first size, all along."""
-    seconds, held = usage.get("seconds") or 0.0, usage.get("slot_seconds") or 0.0
-    if seconds <= 0 or held <= 0:
+def describe_cost(usage: Plain, terms: Terms) -> tuple[str, str]:
+    """Say what was held so far, and against holding the peak, and the first size, all along.
+
+    It is money where a price is set, else executor-hours, or slot-hours where only these are known.
+    """
+    if (usage.get("seconds") or 0.0) <= 0 or (usage.get("slot_seconds") or 0.0) <= 0:
         return figures.ABSENT, ""
-    compared = [
-        f"{_write_change(held, usage[key] * seconds)} {word}"
-        for key, word in (("slots_at_peak", "to peak"), ("slots_at_start", "to start"))
-        if usage.get(key)
-    ]
-    return f"{held / 3600:,.2f} slot-h", ", ".join(compared)
+    unit = "executor" if usage.get("executor_seconds") else "slot"
+    pairs = {against: _compare_cost(usage, terms, unit, against) for against in ("peak", "start")}
+    compared = [f"{_write_change(*pair)} to {against}" for against, pair in pairs.items() if pair[1] > 0]
+    held, _ = pairs["peak"]
+    return figures.money(held) if terms.has_price else f"{held:,.2f} {unit}-h", ", ".join(compared)
+
+
+def _compare_cost(usage: Plain, terms: Terms, unit: str, against: str) -> tuple[float, float]:
+    """Return what was held, and what that size all along would have been: in money, else in hours."""
+    cost = price_holding(hold_usage(usage, terms, against), terms)
+    if cost is not None:
+        return cost.held, cost.peak
+    return usage[f"{unit}_seconds"] / 3600, usage[f"{unit}s_at_{against}"] * usage["seconds"] / 3600
 
 
 def _write_change(held: float, against: float) -> str:

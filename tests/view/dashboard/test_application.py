@@ -18,6 +18,7 @@ from penstock.decide.policy import Hold
 from penstock.decide.verdict import Accepted, NothingToDo
 from penstock.journal.overrides import recall_overrides
 from penstock.journal.store import open_journal
+from penstock.journal.terms import Terms, remember_terms
 from penstock.runtime.by_hand import name_user
 from penstock.runtime.control import ControlServer
 from tests.dataflow.costs.test_foresight import outlook
@@ -161,8 +162,16 @@ def test_an_application_of_the_past_is_told_by_the_journal(client: httpx.Client,
     assert series["executors"] == [2, 2, 4]
     with served(sockets) as fresh:
         row = fresh.get("/").text.split('id="former-app-past"')[1].split("</tr>")[0]
-    # 10 s each with 4, 4 and 8 slots: 160 of the 240 slot-seconds of the peak, and of 120 of the first size
-    assert ">30 s<" in row and "0.04 slot-h" in row and "−33 % to peak, +33 % to start" in row
+    # 10 s each with 2, 2 and 4 executors: 80 of the 120 seconds of the peak, and of 60 of the first size
+    assert ">30 s<" in row and "0.02 executor-h" in row and "−33 % to peak, +33 % to start" in row
+    with closing(open_journal(sockets.parent / "journal.db")) as journal:
+        terms = Terms(task_cpus=3, price_per_core_hour=100.0)
+        remember_terms(journal, began, "nightly <i>", "app-past", terms)
+    # 160 slot-seconds of 3 cores each
+    summary = client.get("/applications/app-past").text.split("cost so far")[1].split("</div>")
+    assert ">13.33" in summary[1] and "−33 % to peak" in summary[2]
+    with served(sockets) as fresh:
+        assert ">13.33<" in fresh.get("/").text.split('id="former-app-past"')[1].split("</tr>")[0]
 
 
 def test_one_that_does_not_answer_delays_nobody_and_has_no_heartbeat(

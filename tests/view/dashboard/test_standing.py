@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from penstock.dataflow.window import SlotQuery
+from penstock.journal.terms import Terms
 from penstock.runtime.pace import describe_pace
 from penstock.runtime.status import summarise_timeline
 from penstock.runtime.telemetry.catalog import BY_NAME
 from penstock.runtime.timeline import RecentTimeline
 from penstock.view.dashboard.board import Seen
-from penstock.view.dashboard.standing import judge_state
+from penstock.view.dashboard.standing import describe_cost, judge_state
 from tests.fakes import a_query, a_window
 
 BEHIND = BY_NAME["penstock_query_behind"]
@@ -64,3 +65,31 @@ def test_of_several_queries_the_late_one_is_named() -> None:
     told = status_of(calm, late)
     state = judge_state(Seen("app-1", Path(), 10.0, told))
     assert (state.word, state.why) == ("behind", "late: 15 s of input wait")
+
+
+USAGE = {
+    "seconds": 7200.0, "slot_seconds": 9 * 3600.0, "slots_at_peak": 8, "slots_at_start": 2,
+    "executor_seconds": 4.5 * 3600, "executors_at_peak": 4, "executors_at_start": 1,
+}  # fmt: skip
+SLOTS_ALONE = {name: value for name, value in USAGE.items() if not name.startswith("executor")}
+
+
+@pytest.mark.parametrize(
+    ("usage", "terms", "cost"),
+    [
+        (USAGE, Terms(), "4.50 executor-h"),
+        (SLOTS_ALONE, Terms(), "9.00 slot-h"),
+        # 9 slots of 2 cores for an hour, and 4.5 executors of 3 GB
+        (USAGE, Terms(2, 3e9, price_per_core_hour=0.5), "9.00"),
+        (USAGE, Terms(2, 3e9, price_per_core_hour=0.5, price_per_gb_hour=0.1), "10.35"),
+        (USAGE, Terms(2, None, price_per_core_hour=0.5, price_per_gb_hour=0.1), "9.00"),
+        (USAGE, Terms(2, 3e9, price_per_gb_hour=0.001), "0.0135"),
+    ],
+)
+def test_the_cost_is_money_where_there_is_a_price(usage: dict[str, float], terms: Terms, cost: str) -> None:
+    assert describe_cost(usage, terms) == (cost, "−44 % to peak, +125 % to start")
+
+
+def test_what_costs_nothing_or_is_not_known_has_no_comparison() -> None:
+    assert describe_cost({}, Terms()) == describe_cost({**USAGE, "slot_seconds": 0.0}, Terms()) == ("–", "")
+    assert describe_cost(USAGE, Terms(price_per_core_hour=0.0)) == ("0.00", "")
