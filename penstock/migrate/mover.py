@@ -38,6 +38,9 @@ class MoveProposer(Protocol):
     def stop(self, reason: str) -> bool:
         """Ask the moves to stop at the next batch boundary; tell whether there were any."""
 
+    def moving(self) -> bool:
+        """Tell whether state moves."""
+
 
 class Mover(MoveProposer, Protocol):
     """Looks where state lies, plans, and carries plans out: `spark_mover.py` for Spark."""
@@ -56,9 +59,6 @@ class Mover(MoveProposer, Protocol):
 
     def begin(self, plans: Sequence[Plan]) -> None:
         """Begin to carry out these plans."""
-
-    def moving(self) -> bool:
-        """Tell whether state moves."""
 
     def ended(self) -> MovesEnded | None:
         """Tell how the moves ended; None while state moves."""

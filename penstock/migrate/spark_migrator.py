@@ -68,8 +68,8 @@ class SparkMigrator:
 
     @property
     def running(self) -> bool:
-        """True while a migration is under way."""
-        return self._thread is not None and self._thread.is_alive()
+        """True while a migration is under way; one that `standing` calls done is not."""
+        return self._outcomes is None and self._thread is not None and self._thread.is_alive()
 
     def begin(self, plans: Sequence[Plan], settings: MigrationSettings | None = None) -> None:
         """Start to carry out these plans, one query after the other; returns at once."""
@@ -93,7 +93,8 @@ class SparkMigrator:
 
     def standing(self) -> Standing | None:
         """Return how the last migration stands; None before the first."""
-        return self._standing
+        outcomes = self._outcomes
+        return self._standing if outcomes is None else _describe_end(outcomes, self._standing)
 
     def _run(self, plans: tuple[Plan, ...], settings: MigrationSettings | None) -> None:
         outcomes: list[MigrationOutcome] = []
@@ -105,7 +106,7 @@ class SparkMigrator:
             except Exception as problem:
                 _LOG.exception("a migration failed")
                 outcomes.append(_fail(plan, f"{type(problem).__name__}: {problem}"))
-        self._standing = _describe_end(outcomes, self._standing)
+        # the last thing of all, and one write: whoever hears of the end may begin the next one at once
         self._outcomes = tuple(outcomes)
 
     def _migrate(self, plan: Plan, settings: MigrationSettings | None, moved_before: int) -> MigrationOutcome:

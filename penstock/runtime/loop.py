@@ -159,9 +159,14 @@ class Loop:
         """Take an action for the next tick, also while paused; ActionFailed while another is under way."""
         if self.actuator is None:
             raise Unsupported("this autopilot only observes: it changes nothing")
-        if self._under_way is not None or self._ordered is not None:
+        if self._ordered is not None or (self._under_way is not None and not self._has_moved()):
             raise ActionFailed("another action is under way: wait for its end")
         self._ordered = action
+
+    def _has_moved(self) -> bool:
+        """Tell whether the action under way is a move that has ended, which the next tick will note."""
+        is_move = isinstance(self.action_under_way, MoveState)
+        return is_move and self.mover is not None and not self.mover.moving()
 
     def leave(self, now: float) -> None:
         """Stop for good and close an action under way with what Spark reports; raise nothing."""

@@ -40,10 +40,14 @@ class FakeMover:
 
     answers: list[MoveState | None] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
+    at_work: bool = True
 
     def stop(self, reason: str) -> bool:
         self.stopped.append(reason)
         return True
+
+    def moving(self) -> bool:
+        return self.at_work
 
     def propose(self, now: float, window: ApplicationWindow) -> MoveState | None:
         return self.answers.pop(0) if self.answers else None
@@ -168,6 +172,22 @@ def test_an_order_by_hand_is_done_at_the_next_tick_also_while_paused_and_is_reco
     assert (record.policy, record.before, record.planned) == ("by hand", {EXECUTORS: 2}, {BINS: 2})
     assert loop.timeline.decisions[-1].verdict.reason == "state lies unevenly"
     loop.order(MOVE)
+
+
+def test_an_order_right_after_a_move_said_done_waits_for_the_tick_that_notes_its_end(journal: Journal):
+    loop, actuator, _ = a_loop(journal, Hold("the size is right"), MOVE)
+    loop.tick(10.0)
+    assert isinstance(loop.mover, FakeMover) and loop.action_under_way == MOVE
+    loop.mover.at_work = False
+
+    loop.order(MOVE)
+
+    with pytest.raises(ActionFailed, match="another action is under way"):
+        loop.order(MOVE)
+    cycle = loop.tick(11.0)
+    assert actuator.begun == [MOVE, MOVE] and cycle.action == MOVE
+    done, begun = sorted(journal.actions(APPLICATION), key=lambda one: one.action_id)
+    assert (done.status, begun.status, begun.policy) == (Status.DONE, None, "by hand")
 
 
 @pytest.mark.parametrize("broken", ["decided", "intend"])
