@@ -65,6 +65,10 @@ class StateSpreader:
         """Stop at the next batch boundary; tell whether anything moved."""
         return self._mover.stop(reason)
 
+    def moving(self) -> bool:
+        """Tell whether state moves."""
+        return self._mover.moving()
+
     def propose(self, now: float, window: ApplicationWindow) -> MoveState | None:
         """Propose moves without a change of size, as after a start, a pin, or an executor's death."""
         if self._mover.moving() or now < self._rest_until:
