@@ -14,6 +14,7 @@ import typer
 from penstock import __version__
 from penstock.commands import (
     config,
+    connect,
     dashboard,
     diagnosis,
     fleet,
@@ -42,7 +43,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     "pipeline": (
-        "Functions joined by topics: run, status, scale, stop, draw.",
+        "Functions joined by topics: run, scale, stop, draw them.",
         (pipeline.run, pipeline.status, pipeline.scale, pipeline.stop, pipeline.draw),
     ),
     "fleet": (
@@ -64,6 +65,7 @@ app = typer.Typer(
 )
 # what follows the script belongs to the script, options too
 app.command("run", context_settings={"allow_interspersed_args": False})(report_errors(run.run))
+app.command("connect-server")(report_errors(connect.connect_server))
 for command in _COMMANDS:
     app.command(command.__name__.replace("_", "-"))(report_errors(command))
 for name, (summary, members) in _GROUPS.items():

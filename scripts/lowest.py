@@ -11,6 +11,8 @@ from packaging.requirements import Requirement
 TOOLS = ("httpx", "hypothesis", "pytest", "pytest-timeout", "pytest-xdist", "selenium", "setuptools")
 """Of requirements.txt: what runs the tests, whose bounds are nobody's concern."""
 OWN = "penstock"
+APART = ("connect",)
+"""Extras that are left out: the oldest gRPC needs a newer protobuf than the oldest OpenTelemetry allows."""
 
 
 def list_lowest(root: Path) -> list[str]:
@@ -18,8 +20,9 @@ def list_lowest(root: Path) -> list[str]:
     lines = []
     for file in (root / "pyproject.toml", root / "penstock_lab" / "pyproject.toml"):
         project = tomllib.loads(file.read_text())["project"]
-        extras = project.get("optional-dependencies", {}).values()
-        for written in (*project["dependencies"], *(one for extra in extras for one in extra)):
+        extras = project.get("optional-dependencies", {})
+        kept = (one for name, extra in extras.items() if name not in APART for one in extra)
+        for written in (*project["dependencies"], *kept):
             needed = Requirement(written)
             if needed.name != OWN:
                 lines.append(pin_lowest(needed))

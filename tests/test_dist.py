@@ -38,9 +38,9 @@ def test_without_an_extra_one_sentence_names_it(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_some_need_is_an_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = ("psycopg", "confluent", "opentelemetry")
+    extras = ("psycopg", "confluent", "opentelemetry", "grpcio")
     assert not [one for one in project["dependencies"] if one.startswith(extras)]
-    assert set(project["optional-dependencies"]) == {"postgres", "kafka", "otel"}
+    assert set(project["optional-dependencies"]) == {"postgres", "kafka", "connect", "otel"}
 
 
 def test_the_lowest_of_every_package_is_tried():
@@ -48,6 +48,7 @@ def test_the_lowest_of_every_package_is_tried():
     assert "numpy==2.0" in lines and "pandas==2.2.2" in lines and "psycopg[binary]==3.2.1" in lines
     assert "confluent-kafka==2.5" in lines and any(line.startswith("pytest==") for line in lines)
     assert not [line for line in lines if line.startswith("penstock")]
+    assert not [line for line in lines if line.startswith("grpcio")], "pip could not install them together"
     bare = [line for line in lines if "==" not in line]
     assert bare == ["py4j"], "pyspark says which one it takes"
 

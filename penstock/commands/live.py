@@ -49,7 +49,7 @@ def watch(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Show an application live: rates, backlog, slots, decisions.
+    """Show an application live: rates, backlog, size, decisions.
 
     With --json it is shown once, as `status` does.
     """
@@ -98,7 +98,7 @@ def health(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Tell whether the autopilot's loop comes round: exit 0, or 1.
+    """Tell whether the loop comes round: exit 0, or 1.
 
     Without APP all that run are asked. An autopilot that hangs, or that does not answer, is not well.
     """
@@ -144,7 +144,7 @@ def _describe_health(one: dict[str, Any]) -> str:
 
 
 def pause(application: Application = None, config: Config = None, as_json: Json = False) -> None:
-    """Keep watching, but decide and change nothing until `resume`."""
+    """Keep watching; decide and change nothing until `resume`."""
     _tell(application, config, "pause", as_json)
 
 

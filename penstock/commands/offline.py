@@ -122,7 +122,7 @@ def replay(
     html: Html = None,
     as_json: Json = False,
 ) -> None:
-    """Say what another policy would have decided, from a journal."""
+    """Say how another policy would decide, from a journal."""
     from penstock.journal.ports import hide_password
     from penstock.plugins.finding import find_policy
     from penstock.settings.model import load_settings

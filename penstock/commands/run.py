@@ -52,13 +52,15 @@ def run(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run an unchanged PySpark script with the autopilot attached.
+    """Run an unchanged PySpark script under the autopilot.
 
     It ends with the script's own exit code. With --json the script's standard output goes to standard error.
     """
     spark_conf = parse_conf(conf or ())
     chosen = {**({"policy": policy} if policy else {}), **({"mode": "observe"} if observe else {})}
-    settings = _check(script, config, spark_conf, chosen)
+    if not script.is_file():
+        raise BadInput(f"{script}: no such file")
+    settings = check_settings(config, spark_conf, chosen)
     if allow_restart:
         if settings.run.only_observes:
             raise BadInput(ONLY_OBSERVES)
@@ -67,8 +69,8 @@ def run(
         if as_json:
             print_json(result)
         raise typer.Exit(result["exit_code"])
-    shown, hidden = _open_listener(settings, spark_conf)
-    _speak_up()
+    shown, hidden = open_listener(settings, spark_conf)
+    speak_up()
     with submitting({**spark_conf, **shown}, hidden):
         raise typer.Exit(_run_attached(script, arguments or [], config, chosen, as_json))
 
@@ -136,23 +138,17 @@ def _tell_supervisor(watcher: SessionWatcher) -> None:
         channel.say(kind="statuses", statuses=watcher.statuses())
 
 
-def _check(
-    script: Path, config: Path | None, spark_conf: Mapping[str, str], chosen: Mapping[str, str]
-) -> Settings:
-    """Complain before the script starts, not when Spark is already up."""
+def check_settings(config: Path | None, spark_conf: Mapping[str, str], chosen: Mapping[str, str]) -> Settings:
+    """Read the settings of a run; complain before it starts, not when Spark is already up."""
     from penstock.plugins.finding import find_policy
     from penstock.settings.model import load_settings
 
-    if not script.is_file():
-        raise BadInput(f"{script}: no such file")
     settings = load_settings(config, os.environ, spark_conf, chosen)
     find_policy(settings.run.policy).check_place("run")
     return settings
 
 
-def _open_listener(
-    settings: Settings, spark_conf: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, str]]:
+def open_listener(settings: Settings, spark_conf: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Open the port to which executors report, if asked for; say what Spark must be told, and in secret."""
     if settings.executor_metrics.mode == "off":
         return {}, {}
@@ -176,7 +172,7 @@ def _run_attached(
 
     attach_to = partial(attach, config=config, settings=chosen)
     watcher = SessionWatcher(find=find_active_session, attach=attach_to, say=say)
-    kept = _set_stdout_aside() if as_json else None
+    kept = set_stdout_aside() if as_json else None
     watcher.start()
     try:
         code = run_script(script, arguments)
@@ -192,7 +188,7 @@ def _run_attached(
     return code
 
 
-def _speak_up() -> None:
+def speak_up() -> None:
     """Let people see what the autopilot does, without touching the script's own logging."""
     logger = logging.getLogger("penstock")
     handler = logging.StreamHandler(sys.stderr)
@@ -202,7 +198,7 @@ def _speak_up() -> None:
     logger.propagate = False
 
 
-def _set_stdout_aside() -> int:
+def set_stdout_aside() -> int:
     """Send file descriptor 1 to standard error, since the script's JVM writes there too; returns the old one.
 
     For good: threads and exit handlers of the script still print when our object is already out.

@@ -8,7 +8,6 @@ agree. A decision is signed in one canonical form, and the agent uses what it re
 from __future__ import annotations
 
 import hmac
-import os
 import re
 import secrets
 from collections.abc import Mapping
@@ -19,8 +18,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from penstock.errors import ActionFailed, BadInput
-from penstock.journal.private_files import read_secret
+from penstock.errors import BadInput
+from penstock.journal.private_files import read_secret, write_secret
 
 SIGNATURE = "signature"
 UNSIGNED = "no signature: windows are signed where the fleet has a key"
@@ -172,13 +171,8 @@ def make_fleet_key() -> FleetKey:
 def write_key(path: Path, key: Key) -> None:
     """Write a key to a new file that only this user can read; one that is there is never written over."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        write_secret(path, key.text)
     except FileExistsError:
         raise BadInput(f"{path}: there is a file already; a key is never written over") from None
     except OSError as error:
         raise BadInput(f"{path}: cannot be made: {error.strerror}") from None
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(key.text + "\n")
-    except OSError as error:
-        raise ActionFailed(f"{path}: cannot be written: {error.strerror}") from error

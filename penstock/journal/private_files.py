@@ -81,6 +81,13 @@ def close_to_others(path: Path, user: int) -> None:
                 part.chmod(0o600)
 
 
+def write_secret(path: Path, text: str) -> None:
+    """Write one line to a new file that only this user can read; one that is there is never written over."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+
+
 def read_secret(path: Path, what: str) -> str:
     """Read a file that holds a secret; refuse one that is not this user's alone, with the way out."""
     try:

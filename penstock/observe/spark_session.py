@@ -5,22 +5,51 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from penstock.errors import SparkUnavailable, Unsupported
+from penstock.errors import PenstockError, SparkUnavailable, Unsupported
+from penstock.observe.spark_status import spark_errors
 
 OLDEST_SPARK = (4, 1)
 
 
+ELSEWHERE = (
+    "this is a Spark Connect session, and its driver is another process: serve it with "
+    "`penstock connect-server`, or call penstock.attach(spark) in the driver"
+)
+
+
+def find_driver_session(spark: Any, here: SparkSession | None) -> Any:
+    """Return the classic session behind a Connect session if it is `here`, in this process.
+
+    Any other session is returned as it is.
+    """
+    if not _is_connect(spark):
+        return spark
+    if here is None or here.sparkContext._jsc is None:
+        raise Unsupported(ELSEWHERE)
+    with spark_errors("asking a Spark Connect session for its application"):
+        application = spark.conf.get("spark.app.id", None)
+    if application != application_id(here):
+        raise Unsupported(ELSEWHERE)
+    return here
+
+
+def own_session() -> SparkSession | None:
+    """Return the classic session of this process, if it is a driver."""
+    return SparkSession._instantiatedSession
+
+
 def check_supported(spark: object) -> None:
     """Raise Unsupported, in one sentence with the way out, where this session cannot be watched."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        raise Unsupported(
-            "this is a Spark Connect session, which hides the driver: attach in the driver's own process"
-        )
+    if _is_connect(spark):
+        raise Unsupported(ELSEWHERE)
     if not isinstance(spark, SparkSession):
         raise Unsupported(f"a SparkSession is needed, not a {type(spark).__name__}")
     if spark.sparkContext._jsc is None:
@@ -28,6 +57,10 @@ def check_supported(spark: object) -> None:
     found = re.match(r"(\d+)\.(\d+)", spark.version)
     if found is None or (int(found.group(1)), int(found.group(2))) < OLDEST_SPARK:
         raise Unsupported(f"Spark {spark.version} is too old: Spark 4.1 or later is needed")
+
+
+def _is_connect(spark: object) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def can_change_executors(spark: SparkSession) -> str | None:
@@ -73,3 +106,10 @@ def start_spark(builder: SparkSession.Builder) -> SparkSession:
         return builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise SparkUnavailable(f"Spark does not start: {str(error).rstrip('.')}; {NEEDED}") from error
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stop a session of ours; a JVM that has ended already is no reason to complain."""
+    with suppress(PenstockError), warnings.catch_warnings(), spark_errors("stopping"):
+        warnings.simplefilter("ignore")
+        spark.stop()

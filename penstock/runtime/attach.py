@@ -38,13 +38,21 @@ def attach(
 ) -> Autopilot:
     """Attach the autopilot to this session's application; attaching again returns the same handle.
 
+    A Spark Connect session will do where its server is in this process.
+
     `config` names a settings file; `settings` given here outrank it, the environment and Spark's own.
     `report_to` is the place of a fleet, a directory or kafka://HOST:PORT/NAME: windows are published there,
     and what the fleet's controller decides is carried out, within this application's own guardrails.
     """
-    from penstock.observe.spark_session import application_id, check_supported
+    from penstock.observe.spark_session import (
+        application_id,
+        check_supported,
+        find_driver_session,
+        own_session,
+    )
     from penstock.runtime.assembly import assemble_autopilot, read_settings
 
+    spark = find_driver_session(spark, own_session())
     check_supported(spark)
     chosen = {} if policy is None else {"policy": policy}
     effective = read_settings(spark, settings, chosen, Path(config) if config is not None else None)

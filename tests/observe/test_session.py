@@ -8,10 +8,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.errors import SparkUnavailable, Unsupported
-from penstock.observe.spark_session import can_change_executors, check_supported
+from penstock.observe.spark_session import can_change_executors, check_supported, find_driver_session
 from penstock.observe.spark_status import java_context, spark_errors
 
-ConnectSession = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
+
+class ConnectSession:
+    """A Connect session whose server belongs to some application; `None` where it does not say."""
+
+    def __init__(self, application="app-1"):
+        self.conf = SimpleNamespace(
+            get=lambda key, default: application if key == "spark.app.id" else default
+        )
+
+
+ConnectSession.__module__ = "pyspark.sql.connect.session"
 
 
 class StandIn(SparkSession):
@@ -19,7 +29,8 @@ class StandIn(SparkSession):
 
     def __init__(self, version="4.3.0", master="local-cluster[2,2,1024]", running=True, **conf):
         self._stated = version
-        self._about = SimpleNamespace(master=master, _jsc=object() if running else None)
+        java = object() if running else None
+        self._about = SimpleNamespace(master=master, _jsc=java, applicationId="app-1")
         self._settings = conf
 
     @property
@@ -36,8 +47,25 @@ class StandIn(SparkSession):
 
 
 def test_a_connect_session_is_told_where_to_attach():
-    with pytest.raises(Unsupported, match=r"Spark Connect session.*attach in the driver's own process"):
+    with pytest.raises(Unsupported, match=r"its driver is another process: .*penstock connect-server"):
         check_supported(ConnectSession())
+
+
+def test_behind_a_connect_session_is_the_classic_one_of_its_driver_if_that_is_here():
+    here = StandIn()
+    assert find_driver_session(ConnectSession(), here) is here
+    assert find_driver_session(here, None) is here
+    assert find_driver_session("not a session", here) == "not a session"
+
+
+@pytest.mark.parametrize(
+    ("application", "here"),
+    [("app-1", None), ("app-1", StandIn(running=False)), ("app-2", StandIn()), (None, StandIn())],
+    ids=["no driver here", "one that was stopped", "another application", "a server that does not say"],
+)
+def test_a_connect_session_of_another_driver_is_refused_with_the_way_out(application, here):
+    with pytest.raises(Unsupported, match="penstock connect-server"):
+        find_driver_session(ConnectSession(application), here)
 
 
 @pytest.mark.parametrize("version", ["3.5.7", "4.0.1", "2.4", "unknown"])

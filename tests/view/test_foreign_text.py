@@ -19,7 +19,7 @@ from rich.tree import Tree
 
 from penstock.cli import perform
 from penstock.commands.printing import answer, complain, print_json, terminal
-from penstock.commands.run import _speak_up
+from penstock.commands.run import speak_up
 from penstock.view.foreign_text import PlainConsole, PlainFormatter, replace_all_controls, replace_controls
 from penstock.view.run_terminal import render_run
 from penstock.view.terminal import Entries, make_panel, make_table
@@ -100,7 +100,7 @@ def test_the_log_of_a_run_is_written_so():
     logger = logging.getLogger("penstock")
     before = list(logger.handlers), logger.level, logger.propagate
     try:
-        _speak_up()
+        speak_up()
         assert isinstance(logger.handlers[-1].formatter, PlainFormatter)
     finally:
         logger.handlers[:], logger.level, logger.propagate = before
