@@ -17,6 +17,7 @@ from penstock.commands import (
     connect,
     dashboard,
     diagnosis,
+    doctor,
     fleet,
     journal,
     laboratory,
@@ -75,6 +76,7 @@ for name, (summary, members) in _GROUPS.items():
     app.add_typer(group, name=name, help=summary)
 laboratory.add_to(app)
 app.command("config")(report_errors(config.config))
+app.command("doctor")(report_errors(doctor.doctor))
 
 
 def _show_version(asked: bool) -> None:

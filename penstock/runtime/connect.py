@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import ipaddress
 import secrets
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.errors import BadInput, Unsupported
 from penstock.journal.private_files import make_private_directory, write_secret
+from penstock.runtime.listening import why_not_free
 
 PORT_KEY, ADDRESS_KEY = "spark.connect.grpc.binding.port", "spark.connect.grpc.binding.address"
 TOKEN_KEY, TOKEN_VARIABLE = "spark.connect.authenticate.token", "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -81,19 +80,3 @@ def require_free(host: str, port: int, way_out: str) -> None:
     problem = why_not_free(host, port)
     if problem is not None:
         raise Unsupported(f"cannot serve at {host}:{port}: {problem}; {way_out}")
-
-
-def why_not_free(host: str, port: int) -> str | None:
-    """Say why nobody can listen at this address now; None where it is free."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        with socket.socket(family, kind, protocol) as trial:
-            # as servers do: connections of a former one that are still closing do not matter
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind(address)
-            trial.listen(1)
-    except OSError as error:
-        taken = error.errno == errno.EADDRINUSE
-        return "another process listens there" if taken else str(error.strerror or error)
-    return None

@@ -1,0 +1,1 @@
+"""What an application needs of its machine, checked before Spark is up."""
