@@ -98,6 +98,9 @@ PACED = DemoStage(2, 72.0, 8, None, "a word count whose operators are paced by s
 
 def run_demo(html: Path | None = None, quiet: bool = False) -> dict[str, Any]:
     """Run the demo and return its summary; `quiet` keeps standard output free for it."""
+    # refused by a Spark that is too old for it, before a cluster is started
+    from penstock_lab.workloads import source  # noqa: F401
+
     console = Console(stderr=quiet)
     begun = time.monotonic()
     stage = _choose_stage(console)

@@ -38,14 +38,23 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
+from pyspark.version import __version__ as spark_version
 
-from penstock.errors import BadInput
+from penstock.errors import BadInput, Unsupported
 from penstock.simulate.profiles import Profile, parse_profile, records_offered
 from penstock_lab.workloads.records import Load, make_sentences
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+except ModuleNotFoundError as error:
+    # 4.1 has no limit for a batch of a Python source, and no report of what it was offered
+    raise Unsupported(
+        f"the laboratory's sources need Spark 4.2 or later, and pyspark {spark_version} is installed: "
+        "install a newer one, or run a job of your own with `penstock run`"
+    ) from error
 
 FORMAT = "penstock-load"
 PRELOAD_PER_BATCH = 1_000_000

@@ -1,5 +1,7 @@
 """`penstock workload` before and after Spark: its options, its list, its figures."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import orjson
@@ -106,3 +108,15 @@ def test_a_run_without_figures_still_says_how_long_one_would_have_to_be():
     figures = describe_few(1, 90.0)
     assert (figures["sustained"], figures["run_longer"], figures["batches"]) == (None, "680s", 1)
     assert "only one batch ended in 90 s" in printed(figures)
+
+
+@pytest.mark.parametrize(
+    "command", [["demo"], ["workload", "paced"], ["bench", "overhead", "--quick"]], ids=" ".join
+)
+def test_a_spark_without_what_the_sources_need_is_told_in_one_line_before_a_cluster_starts(command):
+    """Spark 4.1 has no such module."""
+    without = "import sys; sys.modules['pyspark.sql.streaming.datasource'] = None; "
+    called = f"{without}from penstock.cli import perform; sys.exit(perform({[*command, '--json']!r}))"
+    ended = subprocess.run([sys.executable, "-c", called], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1 and "Traceback" not in ended.stderr
+    assert "sources need Spark 4.2 or later" in orjson.loads(ended.stdout.splitlines()[-1])["error"]
