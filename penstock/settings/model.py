@@ -52,7 +52,7 @@ from penstock.settings.sources import (
     suggest_setting,
 )
 from penstock.settings.telemetry import MetricsSettings, NotificationSettings, PriceSettings, TraceSettings
-from penstock.units.section import BadValue, Section, SectionType
+from penstock.units.section import BadValue, Section, SectionType, extra_of
 from penstock.units.texts import read_text
 
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
@@ -147,6 +147,13 @@ def known_names() -> tuple[str, ...]:
     return tuple(settings_fields())
 
 
+@cache
+def former_names() -> dict[str, str]:
+    """Map the former name of each renamed setting to its name; a field tells it as `formerly`."""
+    told = ((extra_of(field, "formerly"), name) for name, field in settings_fields().items())
+    return {str(before): name for before, name in told if before}
+
+
 def _own_fields(kind: type[Section], given: Mapping[str, object]) -> dict[str, object]:
     return {field: given[name] for name, (field, _) in kind.settings().items() if name in given}
 
@@ -186,11 +193,11 @@ def collect_given(
     arguments: Mapping[str, object],
 ) -> dict[str, Given]:
     """Map each setting that is written somewhere to its value and place; the highest place counts."""
-    known, named = known_names(), environment.get(CONFIG_VARIABLE)
+    known, former, named = known_names(), former_names(), environment.get(CONFIG_VARIABLE)
     path = file if file is not None else Path(named) if named else None
     return {
-        **(from_yaml(str(path), read_text(path, BadSettings), known) if path else {}),
-        **from_environment(environment, known, reserved=frozenset({CONFIG_VARIABLE})),
-        **from_spark(spark_conf, known),
-        **from_arguments(arguments, known),
+        **(from_yaml(str(path), read_text(path, BadSettings), known, former) if path else {}),
+        **from_environment(environment, known, former, reserved=frozenset({CONFIG_VARIABLE})),
+        **from_spark(spark_conf, known, former),
+        **from_arguments(arguments, known, former),
     }

@@ -39,12 +39,15 @@ def write_reference() -> str:
     fields = settings_fields().items()
     rows = [f"| [`{name}`](#{name}) | {_default(field)} | {_range(field)} |" for name, field in fields]
     table = ["| setting | default | range |", "| --- | --- | --- |", *rows]
-    return "\n".join([_INTRODUCTION, *table, *(_paragraph(name, field) for name, field in fields), ""])
+    return "\n".join([_INTRODUCTION, *table, *(describe_setting(name, field) for name, field in fields), ""])
 
 
-def _paragraph(name: str, field: FieldInfo) -> str:
+def describe_setting(name: str, field: FieldInfo) -> str:
+    """Write what a setting means, its default, and all of its names."""
+    before = extra_of(field, "formerly")
+    former = f" Formerly `{before}`, a name that works until the next release." if before else ""
     spellings = f"`{environment_name(name)}`, `{spark_key(name)}`"
-    return f"\n## {name}\n\n{field.description}\n\nDefault {_default(field)}. Also {spellings}."
+    return f"\n## {name}\n\n{field.description}\n\nDefault {_default(field)}. Also {spellings}.{former}"
 
 
 def _default(field: FieldInfo) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,8 +10,12 @@ from penstock.errors import BadSettings
 from penstock.units.fields import suggest_name
 from penstock.units.texts import parse_yaml
 
+log = logging.getLogger(__name__)
+
 ENVIRONMENT_PREFIX = "PENSTOCK_"
 SPARK_PREFIX = "spark.penstock."
+Renamed = Mapping[str, str]
+"""The former name of a setting → its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ def spark_key(setting: str) -> str:
     return SPARK_PREFIX + setting
 
 
-def from_yaml(file: str, text: str, known: Sequence[str]) -> dict[str, Given]:
+def from_yaml(file: str, text: str, known: Sequence[str], former: Renamed) -> dict[str, Given]:
     """Read one YAML mapping; errors name the file, and the line where it is known."""
     values, lines = parse_yaml(file, text, BadSettings)
     if values is None:
@@ -42,11 +47,14 @@ def from_yaml(file: str, text: str, known: Sequence[str]) -> dict[str, Given]:
         (str(key), Given(value, f"{file} line {lines.get(str(key), 1)}, {key}"))
         for key, value in values.items()
     )
-    return _check_names(rows, known, spelled=str)
+    return _check_names(rows, known, former, spelled=str)
 
 
 def from_environment(
-    environment: Mapping[str, str], known: Sequence[str], reserved: frozenset[str] = frozenset()
+    environment: Mapping[str, str],
+    known: Sequence[str],
+    former: Renamed,
+    reserved: frozenset[str] = frozenset(),
 ) -> dict[str, Given]:
     """Take the PENSTOCK_* variables, except those that mean something else."""
     rows = (
@@ -54,30 +62,40 @@ def from_environment(
         for name, value in environment.items()
         if name.startswith(ENVIRONMENT_PREFIX) and name not in reserved
     )
-    return _check_names(rows, known, spelled=environment_name)
+    return _check_names(rows, known, former, spelled=environment_name)
 
 
-def from_spark(spark_conf: Mapping[str, str], known: Sequence[str]) -> dict[str, Given]:
+def from_spark(spark_conf: Mapping[str, str], known: Sequence[str], former: Renamed) -> dict[str, Given]:
     """Take the spark.penstock.* keys; a dot may stand for an underscore."""
     rows = (
         (key.removeprefix(SPARK_PREFIX).replace(".", "_"), Given(value, f"Spark key {key}"))
         for key, value in spark_conf.items()
         if key.startswith(SPARK_PREFIX)
     )
-    return _check_names(rows, known, spelled=spark_key)
+    return _check_names(rows, known, former, spelled=spark_key)
 
 
-def from_arguments(arguments: Mapping[str, object], known: Sequence[str]) -> dict[str, Given]:
+def from_arguments(
+    arguments: Mapping[str, object], known: Sequence[str], former: Renamed
+) -> dict[str, Given]:
     """Take settings given in code."""
     rows = ((str(name), Given(value, f"argument {name}")) for name, value in arguments.items())
-    return _check_names(rows, known, spelled=str)
+    return _check_names(rows, known, former, spelled=str)
 
 
 def _check_names(
-    rows: Iterable[tuple[str, Given]], known: Sequence[str], spelled: Callable[[str], str]
+    rows: Iterable[tuple[str, Given]],
+    known: Sequence[str],
+    former: Renamed,
+    spelled: Callable[[str], str],
 ) -> dict[str, Given]:
     found: dict[str, Given] = {}
-    for name, given in rows:
+    for written, given in rows:
+        name = former.get(written, written)
+        if name != written:
+            log.warning(
+                "%s: now called %s; the former name works until the next release", given.place, spelled(name)
+            )
         if name not in known:
             raise BadSettings(f"{given.place}: unknown setting{suggest_setting(name, known, spelled)}")
         if name in found and found[name].value != given.value:
