@@ -15,7 +15,8 @@ from penstock.cli import app, perform
 from penstock.simulate.loading import parse
 
 ROOT = Path(__file__).parent.parent
-OTHER_PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "penstock_lab" / "NOTEBOOK.md"]
+OUTER = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "penstock_lab/NOTEBOOK.md")
+OTHER_PAGES = [ROOT / name for name in OUTER]
 PAGES = sorted([*OTHER_PAGES, *(ROOT / "docs").rglob("*.md")])
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
