@@ -37,6 +37,7 @@ from penstock.observe.spark_status import SparkStatus
 from penstock.plugins.finding import find_policy
 from penstock.runtime.autopilot import Autopilot
 from penstock.runtime.beside import serve_dashboard
+from penstock.runtime.doctor.checks import judge_scaling
 from penstock.runtime.fallback import SourceWithFallback
 from penstock.runtime.heartbeat import JournalPulse
 from penstock.runtime.loop import Loop, LoopSettings
@@ -161,7 +162,9 @@ def _build_actuator(
     obstacle = can_change_executors(spark)
     if obstacle is not None:
         return None, (obstacle,)
-    return ExecutorActuator(SparkExecutors(spark), settings.scaling, source.state_bins, mover), ()
+    room = judge_scaling(_read_conf(spark), settings.bounds.most)
+    notes = () if room.fine else (f"{room.found}: {room.way_out}",)
+    return ExecutorActuator(SparkExecutors(spark), settings.scaling, source.state_bins, mover), notes
 
 
 def _build_desk(spark: Any, settings: Settings, journal: Journal) -> RestartDesk | None:

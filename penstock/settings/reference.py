@@ -21,8 +21,8 @@ Settings are read from one YAML file (`--config`, or the file that `PENSTOCK_CON
 variables and from Spark's configuration. Each place outranks the one before it, and what a program passes to
 `attach` outranks all three. The names are the same everywhere: `policy_interval` is
 `PENSTOCK_POLICY_INTERVAL` in the environment and `spark.penstock.policy_interval`, or
-`spark.penstock.policy.interval`, in Spark. An unknown name is an error that suggests the nearest known one; the
-former name of a renamed setting works for a release, with a warning.
+`spark.penstock.policy.interval`, in Spark. An unknown name is an error that suggests the nearest known one;
+the former name of a renamed setting works for a release, with a warning.
 
 Durations are written as `500ms`, `10s`, `5min`, `1h` or `1d`; a plain number is in seconds.
 
