@@ -37,7 +37,7 @@ from penstock.observe.spark_status import SparkStatus
 from penstock.plugins.finding import find_policy
 from penstock.runtime.autopilot import Autopilot
 from penstock.runtime.beside import serve_dashboard
-from penstock.runtime.doctor.checks import judge_scaling
+from penstock.runtime.doctor.checks import describe_room
 from penstock.runtime.fallback import SourceWithFallback
 from penstock.runtime.heartbeat import JournalPulse
 from penstock.runtime.loop import Loop, LoopSettings
@@ -162,8 +162,8 @@ def _build_actuator(
     obstacle = can_change_executors(spark)
     if obstacle is not None:
         return None, (obstacle,)
-    room = judge_scaling(_read_conf(spark), settings.bounds.most)
-    notes = () if room.fine else (f"{room.found}: {room.way_out}",)
+    room = describe_room(_read_conf(spark), settings.bounds.most)
+    notes = () if room is None else (room,)
     return ExecutorActuator(SparkExecutors(spark), settings.scaling, source.state_bins, mover), notes
 
 

@@ -105,22 +105,30 @@ def judge_scaling(conf: Mapping[str, str], most: int | None) -> Check:
     if not master or (master.startswith("local") and not master.startswith("local-cluster")):
         place = master or "no spark.master is set: Spark takes local[*], or what the job says"
         return Check("scaling", f"{place}; local mode has no executor processes: only observing")
-    room = count_room(conf) if master.startswith("spark://") else None
+    if count_room(conf) == 0:
+        found = "spark.cores.max is below spark.executor.cores: no executor will come"
+        return Check("scaling", found, "raise spark.cores.max, or lower spark.executor.cores")
+    return Check("scaling", describe_room(conf, most) or "executors can be added and released")
+
+
+def describe_room(conf: Mapping[str, str], most: int | None) -> str | None:
+    """Say that a standalone master will give fewer executors than `most`; None where it is not known to."""
+    room = count_room(conf)
     if room is None or most is None or room >= most:
-        return Check("scaling", "executors can be added and released")
-    found = (
-        f"spark.cores.max={conf['spark.cores.max']} has room for {room} executors of "
-        f"{conf['spark.executor.cores']} cores, and max_executors is {most}"
+        return None
+    limit, each = conf["spark.cores.max"], conf["spark.executor.cores"]
+    return (
+        f"spark.cores.max={limit} has room for {room} executors of {each} cores, and max_executors is {most}: "
+        "what is asked for beyond that will not come"
     )
-    return Check("scaling", found, f"raise spark.cores.max, or set max_executors to {max(1, room)}")
 
 
 def count_room(conf: Mapping[str, str]) -> int | None:
     """Count the executors that a standalone master gives at most; None where the settings do not say."""
     most, each = conf.get("spark.cores.max", ""), conf.get("spark.executor.cores", "")
-    if not (most.isascii() and most.isdecimal() and each.isascii() and each.isdecimal() and int(each) > 0):
-        return None
-    return int(most) // int(each)
+    told = most.isascii() and most.isdecimal() and each.isascii() and each.isdecimal() and int(each) > 0
+    standalone = conf.get("spark.master", "").startswith("spark://")
+    return int(most) // int(each) if told and standalone else None
 
 
 def judge_ports(taken: Mapping[str, str | None]) -> Check:

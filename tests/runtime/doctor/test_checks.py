@@ -82,7 +82,12 @@ STANDALONE = {"spark.master": "spark://host:7077", "spark.executor.cores": "2"}
         ({"spark.master": "local[4]"}, True, "only observing"),
         ({"spark.master": "local-cluster[2,1,512]"}, True, "can be added and released"),
         ({**STANDALONE, "spark.dynamicAllocation.enabled": "True"}, False, "two controllers would fight"),
-        ({**STANDALONE, "spark.cores.max": "7"}, False, "room for 3 executors of 2 cores"),
+        (
+            {**STANDALONE, "spark.cores.max": "7"},
+            True,
+            "room for 3 executors of 2 cores, and max_executors is 10",
+        ),
+        ({**STANDALONE, "spark.cores.max": "1"}, False, "no executor will come"),
         ({**STANDALONE, "spark.cores.max": "20"}, True, "can be added"),
         ({"spark.master": "yarn", "spark.executor.cores": "2", "spark.cores.max": "7"}, True, "can be added"),
         ({**STANDALONE, "spark.executor.cores": "0", "spark.cores.max": "7"}, True, "can be added"),
