@@ -118,8 +118,8 @@ def describe_room(conf: Mapping[str, str], most: int | None) -> str | None:
         return None
     limit, each = conf["spark.cores.max"], conf["spark.executor.cores"]
     return (
-        f"spark.cores.max={limit} has room for {room} executors of {each} cores, and max_executors is {most}: "
-        "what is asked for beyond that will not come"
+        f"spark.cores.max={limit} has room for {room} executors of {each} cores, and max_executors is "
+        f"{most}: what is asked for beyond that will not come"
     )
 
 
