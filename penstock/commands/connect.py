@@ -17,7 +17,7 @@ import typer
 from penstock.commands.config import Conf, Config, parse_conf
 from penstock.commands.printing import Json, json_line, say
 from penstock.commands.run import check_settings, open_listener, set_stdout_aside, speak_up
-from penstock.errors import ActionFailed
+from penstock.errors import ActionFailed, PenstockError
 from penstock.runtime.connect import (
     ADDRESS_KEY,
     TOKEN_KEY,
@@ -34,6 +34,8 @@ from penstock.runtime.launch import submitting
 
 NAME = "connect-server"
 LOOK_EVERY_SECONDS = 1.0
+STOP_SECONDS = 10.0
+"""How long a query may take to come to a batch after which it can go on elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ def _serve(serving: Serving, config: Path | None, chosen: Mapping[str, object]) 
             signal.signal(signal.SIGINT, signal.default_int_handler)
             handle = attach(spark, config=config, settings=chosen)
             life.callback(handle.detach)
+            life.callback(_stop_queries, spark)
             server = life.enter_context(closing(ConnectServer(spark)))
             result["address"] = _announce(serving, server.port, life)
             alive = make_patient_check(lambda: spark.sparkContext._jsc is None, SparkStatus(spark).stopped)
@@ -115,6 +118,16 @@ def _serve(serving: Serving, config: Path | None, chosen: Mapping[str, object]) 
             result["applications"] = [handle.status()] if result["address"] else []
             return result
     raise ActionFailed("Spark has ended, and the server with it")
+
+
+def _stop_queries(spark: Any) -> None:
+    """Stop the queries of all clients between two batches, before Spark ends beneath them."""
+    from penstock.act.restart.spark_driver import SparkDriver
+
+    try:
+        SparkDriver(spark, STOP_SECONDS).stop_after_batch()
+    except PenstockError as error:
+        say(f"queries were not stopped: {error}")
 
 
 def _announce(serving: Serving, port: int, life: ExitStack) -> str:

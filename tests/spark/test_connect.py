@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from penstock.errors import ActionFailed
+from penstock.runtime.control import Running, find_running
 from penstock_lab.ground.spark_cluster import ClusterShape, cluster_conf
 from tests.commands.command_line import COMMAND
 from tests.waiting import wait_for
@@ -76,15 +78,12 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def server(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    conf = {
-        **cluster_conf(shape := ClusterShape(1, 2)),
-        "spark.master": shape.master,
-        "spark.app.name": "hub",
-    }
+    shape = ClusterShape(executors=2, cores=1)
+    conf = {**cluster_conf(shape), "spark.master": shape.master, "spark.app.name": "hub"}
     pairs = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen(
-            [*COMMAND, "connect-server", "--port", "0", "--observe", "--json", *pairs],
+            [*COMMAND, "connect-server", "--port", "0", "--json", *pairs],
             stdout=subprocess.PIPE,
             stderr=said,
             text=True,
@@ -111,7 +110,16 @@ def ask_status(environment: Mapping[str, str]) -> Any:
     return json.loads(ran.stdout.splitlines()[-1])
 
 
-def test_the_streams_of_remote_clients_are_seen_and_outlive_them(
+def take_order(running: Running) -> bool:
+    """Order one executor; refused only while the policy's own change is under way."""
+    try:
+        return bool(running.ask("scale", executors=1))
+    except ActionFailed as refused:
+        assert "under way" in str(refused)
+        return False
+
+
+def test_the_streams_of_remote_clients_are_seen_and_sized_and_outlive_them(
     server: subprocess.Popen[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
     said = tmp_path / "said"
@@ -139,8 +147,13 @@ def test_the_streams_of_remote_clients_are_seen_and_outlive_them(
         return status if [query["name"] for query in status["queries"]] == ["far"] else None
 
     status = wait_for("the query that outlives its client, alone", only_far, every=1.0)
-    assert (status["name"], status["mode"], status["slots"]) == ("hub", "observe", 2)
+    assert (status["name"], status["mode"]) == ("hub", "act")
     assert status["attached"] and status["error"] is None and not status["paused"]
+    running = find_running(tmp_path / "run", "hub")
+    running.ask("pause")
+    wait_for("an order that is taken", lambda: take_order(running), every=0.5)
+    wait_for("one executor less", lambda: ask_status(environment)["executors"] == 1, every=1.0)
+    assert only_far(), "its query runs on"
 
     server.send_signal(signal.SIGTERM)
     printed, _ = server.communicate(timeout=60)
@@ -148,7 +161,8 @@ def test_the_streams_of_remote_clients_are_seen_and_outlive_them(
     (line,) = printed.splitlines()
     result = json.loads(line)
     assert result["address"] == address and result["applications"][0]["name"] == "hub"
-    assert not token.exists() and "Traceback" not in said.read_text()
+    assert not token.exists()
+    assert not re.search("Traceback|Query far .* terminated with error", said.read_text()), said.read_text()
 
 
 def test_a_connect_session_whose_server_is_in_this_process_is_attached_to_its_driver(
