@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.commands.config import Conf, Config, parse_conf
-from penstock.commands.printing import Json, json_line, say
+from penstock.commands.printing import Json, print_json, say
 from penstock.commands.run import check_settings, open_listener, set_stdout_aside, speak_up
 from penstock.errors import ActionFailed, PenstockError
 from penstock.runtime.connect import (
@@ -30,7 +30,7 @@ from penstock.runtime.connect import (
     read_port,
     require_free,
 )
-from penstock.runtime.launch import submitting
+from penstock.runtime.launch import flush_output, submitting
 
 NAME = "connect-server"
 LOOK_EVERY_SECONDS = 1.0
@@ -78,11 +78,17 @@ def connect_server(
     serving = Serving(public, token, given, Path(settings.run.runtime_directory))
     speak_up()
     kept = set_stdout_aside() if as_json else None
-    with _interruptible(), submitting({**public, **shown}, {**hidden, TOKEN_KEY: token}):
-        result = _serve(serving, config, chosen)
-    if kept is not None:
-        with os.fdopen(kept, "wb") as output:
-            output.write(json_line(result))
+    try:
+        with _interruptible(), submitting({**public, **shown}, {**hidden, TOKEN_KEY: token}):
+            result = _serve(serving, config, chosen)
+    finally:
+        if kept is not None:
+            # for the result, or for what went wrong
+            flush_output()
+            os.dup2(kept, 1)
+            os.close(kept)
+    if as_json:
+        print_json(result)
 
 
 def _serve(serving: Serving, config: Path | None, chosen: Mapping[str, object]) -> dict[str, Any]:
@@ -94,7 +100,8 @@ def _serve(serving: Serving, config: Path | None, chosen: Mapping[str, object]) 
     from penstock.runtime.spark_connect import ConnectServer
 
     # this driver's own session is a classic one, wherever clients of this user are told to go
-    os.environ.pop("SPARK_REMOTE", None)
+    for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+        os.environ.pop(name, None)
     if serving.conf.get("spark.master", "local").startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     name = serving.conf.get("spark.app.name", NAME)

@@ -8,7 +8,9 @@ import orjson
 import pytest
 
 
-@pytest.mark.parametrize("command", [["workload", "paced"], ["fleet", "run", ".", "--once"]])
+@pytest.mark.parametrize(
+    "command", [["workload", "paced"], ["fleet", "run", ".", "--once"], ["connect-server", "--port", "0"]]
+)
 def test_a_machine_without_java_is_told_so_in_words(command, tmp_path):
     called = [sys.executable, "-m", "penstock.cli", *command, "--json"]
     without_java = {**os.environ, "JAVA_HOME": str(tmp_path / "nowhere")}
