@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import Floats, Integers, MetricWindow
@@ -171,37 +172,64 @@ def find_unusable_rate(graph: LogicalGraph, rates: OperatorRates) -> NotReady | 
     return None
 
 
-def find_uneven_loads(graph: LogicalGraph, window: MetricWindow) -> dict[str, UnevenLoad]:
-    """Find operators whose instances share their work unevenly (DS2 section 4.2.3), by name; sources do none.
+def find_busiest_shares(graph: LogicalGraph, window: MetricWindow) -> dict[str, float]:
+    """Find operators whose instances share their work unevenly (DS2 section 4.2.3): name → busiest's share.
 
-    Fewer than half of the instances are busy then. If half of them or more are, it is partitions that do not
-    divide evenly, and more instances help.
+    The share is that of the window in which the busiest instance works. Fewer than half of the instances are
+    busy then: if half of them or more are, it is partitions that do not divide evenly, and more instances
+    help. Sources do not count.
     """
+    size, number, work = len(graph.operators), window.operator, window.useful_seconds
     if not _knows_operators(graph, window):
         return {}
-    counts = np.bincount(window.operator, minlength=len(graph.operators))
+    counts = np.bincount(number, minlength=size)
     if counts.max(initial=0) < 2:
         return {}
-    order = np.lexsort((window.useful_seconds, window.operator))
-    work, records = window.useful_seconds[order], window.records_in[order]
+    busiest = np.zeros(size)
+    np.maximum.at(busiest, number, work)
+    # one is busy where 1.5 times its work is more than the busiest's; the upper median must not be
+    busy = np.bincount(number, weights=work * UNEVEN > busiest[number], minlength=size)
+    uneven = (counts > 1) & (busiest > 0) & (busy <= np.maximum(1, (counts - 1) // 2)) & ~graph.is_source
+    shares = busiest / window.seconds
+    return {graph.names[one]: share for one, share in _pick(uneven, shares)}
+
+
+def _pick(chosen: NDArray[np.bool_], values: Floats) -> Iterator[tuple[int, float]]:
+    numbers = np.flatnonzero(chosen)
+    return zip(numbers.tolist(), values[numbers].tolist(), strict=True)
+
+
+def find_uneven_loads(graph: LogicalGraph, window: MetricWindow) -> dict[str, UnevenLoad]:
+    """Describe the operators with an uneven load, by name."""
+    return describe_uneven_loads(graph, window, find_busiest_shares(graph, window))
+
+
+def describe_uneven_loads(
+    graph: LogicalGraph, window: MetricWindow, uneven: Mapping[str, float]
+) -> dict[str, UnevenLoad]:
+    """Describe some of the operators that `find_busiest_shares` found; their instances are sorted for it."""
+    if not uneven:
+        return {}
+    place = np.full(len(graph.operators), -1)
+    place[[graph.index[name] for name in uneven]] = np.arange(len(uneven))
+    described = np.flatnonzero(place[window.operator] >= 0)
+    own, work = place[window.operator[described]], window.useful_seconds[described]
+    order = np.lexsort((work, own))
+    work, records = work[order], window.records_in[described][order]
+    counts = np.bincount(own, minlength=len(uneven))
     # of each operator the busiest instance and the upper median, of two instances the other one
-    last, several = np.cumsum(counts) - 1, np.flatnonzero(counts > 1)
-    busiest, typical = work[last], last - np.maximum(1, (counts - 1) // 2)
-    uneven = several[(busiest > 0)[several] & (busiest >= UNEVEN * work[typical])[several]]
-    busy = np.bincount(window.operator[order], weights=work * UNEVEN > np.repeat(busiest, counts))
+    last = np.cumsum(counts) - 1
+    typical = last - np.maximum(1, (counts - 1) // 2)
+    busy = np.bincount(own[order], weights=work * UNEVEN > np.repeat(work[last], counts))
     columns = (
-        uneven,
-        counts[uneven],
-        busy[uneven].astype(np.int64),
-        busiest[uneven] / window.seconds,
-        work[typical[uneven]] / window.seconds,
-        records[last[uneven]] >= UNEVEN * records[typical[uneven]],
+        counts,
+        busy.astype(np.int64),
+        np.fromiter(uneven.values(), np.float64, len(uneven)),
+        work[typical] / window.seconds,
+        records[last] >= UNEVEN * records[typical],
     )
-    return {
-        graph.names[number]: UnevenLoad(graph.names[number], *row)
-        for number, *row in zip(*(column.tolist() for column in columns), strict=True)
-        if graph.upstream[number]
-    }
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return {name: UnevenLoad(name, *row) for name, row in zip(uneven, rows, strict=True)}
 
 
 def find_growing_queues(graph: LogicalGraph, window: MetricWindow, least_share: float) -> list[str]:

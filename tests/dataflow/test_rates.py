@@ -13,6 +13,7 @@ from penstock.dataflow.rates import (
     SATURATED,
     UNEVEN,
     OperatorRates,
+    find_busiest_shares,
     find_growing_queues,
     find_uneven_loads,
     measure_rates,
@@ -177,6 +178,17 @@ class TestUnevenLoads:
         assert find_uneven_loads(GRAPH, window) == {}
         foreign = dataclasses.replace(shares_of(1.0, 0.1), operator=np.array([0, 7, 7]))
         assert find_uneven_loads(GRAPH, foreign) == {} and find_growing_queues(GRAPH, foreign, 0.95) == []
+
+    @given(shares=st.lists(st.sampled_from([0.0, 0.1, 0.13, 0.3, 0.55, 0.9, 1.0]), min_size=1, max_size=12))
+    def test_it_is_uneven_where_the_busiest_works_half_as_long_again_as_the_upper_median(self, shares):
+        busiest, *others = sorted(shares, reverse=True)
+        # of an even number of instances the upper of the two in the middle, of two the other one
+        place = max(1, (len(shares) - 1) // 2)
+        typical = [busiest, *others][place] if others else busiest
+        uneven = (
+            bool(others) and busiest > 0 and busiest * WINDOW_SECONDS >= UNEVEN * typical * WINDOW_SECONDS
+        )
+        assert bool(find_busiest_shares(GRAPH, shares_of(*shares))) == uneven
 
     @given(shares=st.lists(st.floats(0, 1), min_size=1, max_size=30), data=st.data())
     def test_the_order_of_instances_does_not_matter_and_half_of_them_are_never_hot(self, shares, data):

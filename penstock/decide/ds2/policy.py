@@ -16,7 +16,14 @@ from penstock.dataflow.propagation import (
     round_up,
     size_operators,
 )
-from penstock.dataflow.rates import OperatorRates, UnevenLoad, find_uneven_loads, measure_rates
+from penstock.dataflow.rates import (
+    SATURATED,
+    OperatorRates,
+    UnevenLoad,
+    describe_uneven_loads,
+    find_busiest_shares,
+    measure_rates,
+)
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import (
     ApplicationWindow,
@@ -122,7 +129,10 @@ def size_operator_query(
     if not all(map(math.isfinite, exact)):
         return NotReady("the target rates are too large to compute with", "plausible metrics")
     needs = _add_headroom(graph, rates, exact, goals.utilisation, bottlenecks)
-    return replace(needs, hot=_list_hot_operators(graph, rates, inflow, demand)) if inflow.uneven else needs
+    hot = _find_hot_operators(graph, rates, inflow, demand)
+    if not hot:
+        return needs
+    return replace(needs, hot=tuple(describe_uneven_loads(graph, query.metrics, hot).values()))
 
 
 def _add_headroom(
@@ -151,12 +161,13 @@ def _add_headroom(
 class Inflow:
     """Records per second that sources put out, and that operators take from their own topics beside it.
 
-    `uneven` has the operators with an uneven load, `limited` those of them that make catching up pointless.
+    `uneven` has the operators with an uneven load and the share of time in which their busiest instance
+    works, `limited` those of them that make catching up pointless.
     """
 
     sources: Mapping[str, float]
     beside: Mapping[str, float] = field(default_factory=dict)
-    uneven: Mapping[str, UnevenLoad] = field(default_factory=dict)
+    uneven: Mapping[str, float] = field(default_factory=dict)
     limited: frozenset[str] = frozenset()
 
 
@@ -166,7 +177,7 @@ def find_inflow(query: OperatorQuery, catch_up_seconds: float) -> Inflow:
     An operator that reads a topic of its own catches up with that topic: it needs more, and so does what
     follows it, but not another reader of the same source that keeps up.
     """
-    uneven = find_uneven_loads(query.graph, query.metrics)
+    uneven = find_busiest_shares(query.graph, query.metrics)
     extra = {name: topic.overdue_records / catch_up_seconds for name, topic in query.topics.items()}
     if not query.topics:
         extra = {name: source.backlog_records / catch_up_seconds for name, source in query.sources.items()}
@@ -179,42 +190,46 @@ def find_inflow(query: OperatorQuery, catch_up_seconds: float) -> Inflow:
 
 
 def _limit_catch_up(
-    query: OperatorQuery, extra: dict[str, float], uneven: Mapping[str, UnevenLoad]
+    query: OperatorQuery, extra: dict[str, float], uneven: Mapping[str, float]
 ) -> frozenset[str]:
     """Lower what is read beside the offered rates to what the busiest instance on its way has time for.
 
     The rest would ask for instances that catch nothing up. The operators that limit it are returned.
     """
     limited: set[str] = set()
-    for name in tuple(extra):
+    for name in [name for name, rate in extra.items() if rate > 0]:
         reading = query.topics.get(name) or query.sources[name]
-        for load in _list_uneven_after(query, name, uneven):
-            most = reading.observed_per_second / (1.0 if load.is_hot else load.busiest)
+        for operator in _list_uneven_after(query, name, uneven):
+            busiest = uneven[operator]
+            most = reading.observed_per_second / (1.0 if busiest >= SATURATED else busiest)
             room = max(0.0, most - reading.offered_per_second)
             if room < extra[name]:
-                limited.add(load.operator)
+                limited.add(operator)
                 extra[name] = room
     return frozenset(limited)
 
 
-def _list_uneven_after(query: OperatorQuery, name: str, uneven: Mapping[str, UnevenLoad]) -> list[UnevenLoad]:
+def _list_uneven_after(query: OperatorQuery, name: str, uneven: Mapping[str, float]) -> list[str]:
     """List the operators with an uneven load that hold back what is read here; behind a topic none does."""
     graph = query.graph
     reached = {graph.index[name]} if name in graph.index else set()
     for number, feeds in enumerate(graph.upstream):
-        if reached.intersection(feeds) and graph.names[number] not in query.topics:
+        if not reached.isdisjoint(feeds) and graph.names[number] not in query.topics:
             reached.add(number)
-    return [load for operator, load in uneven.items() if graph.index[operator] in reached]
+    return [operator for operator in uneven if graph.index[operator] in reached]
 
 
-def _list_hot_operators(
+def _find_hot_operators(
     graph: LogicalGraph, rates: OperatorRates, inflow: Inflow, targets: Sequence[float]
-) -> tuple[UnevenLoad, ...]:
-    """List the operators that miss their target, or do not catch up, because their load is uneven."""
-    taken = rates.observed_processing.tolist()
-    short = {name for name, n in graph.index.items() if taken[n] < KEEPS_UP * targets[n]}
-    hot = {name for name, load in inflow.uneven.items() if load.is_hot and name in short}
-    return tuple(load for name, load in inflow.uneven.items() if name in hot | inflow.limited)
+) -> dict[str, float]:
+    """Find the operators that miss their target, or do not catch up, because their load is uneven."""
+    taken, index = rates.observed_processing, graph.index
+    return {
+        name: busiest
+        for name, busiest in inflow.uneven.items()
+        if name in inflow.limited
+        or (busiest >= SATURATED and taken[index[name]] < KEEPS_UP * targets[index[name]])
+    }
 
 
 def make_proposal(window: OperatorWindow, needs: list[OperatorNeeds], note: str = "") -> Proposal:
