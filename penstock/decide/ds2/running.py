@@ -46,6 +46,17 @@ def size_by_running(
     return None if query.running is None else _await_end(query.running, now)
 
 
+def describe_overdue(query: SlotQuery, period: float) -> str | None:
+    """Say that a batch on slots that have worked before has outlasted its period; None where none has.
+
+    While it runs no batch ends that could show the costs again, and these say how many slots are missing.
+    """
+    running = query.running
+    if query.batches or running is None or running.new_slots or running.seconds <= period:
+        return None
+    return _describe_progress(running)
+
+
 def _find_ended(query: SlotQuery) -> RunningBatch | None:
     """Return the newest settled batch of the window as one whose tasks are all done."""
     ended = next((batch for batch in reversed(query.batches) if batch.settled), None)

@@ -14,7 +14,7 @@ from penstock.dataflow.costs.slots import LEAST_GAIN
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, SlotQuery, SlotWindow
-from penstock.decide.ds2.running import size_by_running
+from penstock.decide.ds2.running import describe_overdue, size_by_running
 from penstock.decide.ds2.slot_sizing import (
     MOST_SLOTS,
     Held,
@@ -149,7 +149,8 @@ class SharedSlots:
 
     def _size(self, query: SlotQuery, learned: _Learned, window: SlotWindow) -> QuerySizing | NotReady:
         lag = find_lag(query, window)
-        silence = find_unknown_source(query) or lag or find_left_out(query) or _find_silence(query)
+        unfit = find_unknown_source(query) or lag or find_left_out(query)
+        silence = unfit or _find_silence(query)
         if silence is None and learned.memory.remember(query.batches) == 0:
             silence = NotReady("no batch of the window has usable metrics", "a batch with finite metrics")
         demand = read_demand(query)
@@ -167,18 +168,25 @@ class SharedSlots:
             return by_tasks or silence or costs
         # a load that rises need not wait for a batch, whose costs are known; a lower one is shown by batches
         rises = demand.offered_per_second > RISEN * learned.last_offered
-        if silence is not None and not rises:
-            return by_tasks if isinstance(by_tasks, QuerySizing) else silence
+        overdue = None if unfit else describe_overdue(query, find_period(query, self._goals))
         sizing = size_query(query, demand, costs, held, alone, self._goals, self._max_slots)
-        if silence is not None and isinstance(sizing, QuerySizing):
-            known = [sizing.advice, lag.reason] if lag else [sizing.advice]
-            sizing = replace(sizing, may_shrink=False, advice="; ".join(filter(None, known)))
+        if silence is not None:
+            grows = isinstance(sizing, QuerySizing) and sizing.slots > held.slots
+            stands = rises or (overdue is not None and grows)
+            sizing = _speak_for_silence(sizing, lag.reason if lag else overdue) if stands else silence
         # costs of before say nothing against a batch whose own tasks show that its source needs more
         if isinstance(by_tasks, QuerySizing) and (
             isinstance(sizing, NotReady) or sizing.slots < by_tasks.slots
         ):
             return by_tasks
         return _await_relief(sizing, held, learned.memory)
+
+
+def _speak_for_silence(sizing: QuerySizing | NotReady, beside: str | None) -> QuerySizing | NotReady:
+    """Mark a sizing by costs of before, which no batch has shown again: nothing shrinks by it."""
+    if isinstance(sizing, NotReady):
+        return sizing
+    return replace(sizing, may_shrink=False, advice="; ".join(filter(None, (sizing.advice, beside))))
 
 
 def _await_relief(sizing: QuerySizing | NotReady, held: Held, memory: CostMemory) -> QuerySizing | NotReady:

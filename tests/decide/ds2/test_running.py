@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import BatchExecution, RunningBatch, RunningStage, StageExecution
@@ -91,9 +92,9 @@ def test_slots_that_have_worked_before_prove_with_their_first_task_though_no_cos
     assert isinstance(answer, Scale) and answer.expected.figures["slots_needed"] == 5
 
 
-def test_records_that_have_become_dearer_show_in_the_tasks_of_one_long_batch():
-    # what cost a millisecond costs ten now, as on a host that is throttled: the batch outlasts twelve periods
-    cheap = tuple(
+def cheap_batches() -> tuple[BatchExecution, ...]:
+    """Batches of which a record costs a millisecond."""
+    return tuple(
         BatchExecution(
             number,
             5.0 * number,
@@ -109,8 +110,34 @@ def test_records_that_have_become_dearer_show_in_the_tasks_of_one_long_batch():
         )
         for number, records in enumerate((1600.0, 1700.0, 1650.0, 1680.0))
     )
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds", "new_slots", "says_so_again"),
+    [(3000.0, 6.0, 0, True), (3000.0, 4.0, 0, False), (3000.0, 6.0, 2, False), (900.0, 6.0, 0, False)],
+    ids=["overdue", "in time", "on new executors", "though what is held is enough"],
+)
+def test_a_need_is_said_again_while_the_next_batch_outlasts_its_period(
+    rate, seconds, new_slots, says_so_again
+):
+    # the tasks of its source have not begun to end: without the costs of before nothing is known of it
+    policy, stage = SharedSlots(Goals()), source_stage(0.001, 0, 4)
+    known = replace(first_batch(stage, rate), batches=cheap_batches(), running=None)
+    first = policy.propose(window(known, executors=1, cores=2))
+    assert isinstance(first, Scale) == (rate > 2000)
+    answer = policy.propose(
+        window(first_batch(stage, rate, seconds, new_slots=new_slots), executors=1, cores=2)
+    )
+    assert isinstance(answer, Scale if says_so_again else NotReady)
+    if isinstance(first, Scale) and isinstance(answer, Scale):
+        assert answer.parallelism == first.parallelism
+        assert f"batch 0 has run for {seconds:.0f} s" in answer.reason
+
+
+def test_records_that_have_become_dearer_show_in_the_tasks_of_one_long_batch():
+    # what cost a millisecond costs ten now, as on a host that is throttled: the batch outlasts twelve periods
     policy = SharedSlots(Goals())
-    known = replace(first_batch(source_stage(0.01, 0, 4), 330.0), batches=cheap, running=None)
+    known = replace(first_batch(source_stage(0.01, 0, 4), 330.0), batches=cheap_batches(), running=None)
     assert isinstance(policy.propose(window(known, executors=1, cores=2)), Hold)
     answer = policy.propose(window(first_batch(source_stage(0.01, 40, 400), 330.0), executors=1, cores=2))
     assert isinstance(answer, Scale) and answer.parallelism == {EXECUTORS: 3}
