@@ -28,7 +28,8 @@ from penstock_lab.experiments.measurement import Extent, Measurement, Progress, 
 from penstock_lab.jobs.catalog import JOBS, OrdinaryJob
 
 KEPT, KEPT_QUICK = Path("artifacts") / "field.jsonl", Path("artifacts") / "field-quick.jsonl"
-SEARCHED, COMPUTED = "searched", "computed"
+SEARCHED, COMPUTED, SHOWN = "searched", "computed", "shown"
+"""How the oracle was found: by search, from what a record costs, or by a smaller size that kept up."""
 
 
 class TrialPlace(Protocol):
@@ -47,13 +48,14 @@ class FieldRun:
     def run_job(self, job: OrdinaryJob, quick: bool) -> list[Row]:
         """Return the rows of a job: each steered trial, and those of the search for its oracle.
 
-        A quick run computes the oracle from what a record costs, and says so in `oracle`.
+        A quick run computes the oracle from what a record costs, unless a smaller size was seen to keep up,
+        and says so in `oracle`: a machine may be faster than the one on which costs were measured.
         """
         left = self._left - plan.estimate_job(job, quick)
         steered = [self.run_trial(trial) for trial in plan.plan_job(job, quick)]
         guess = plan.guess_executors(plan.BUSY_SLOTS)
         if quick:
-            rows = [complete_row(done, guess, COMPUTED) for done in steered]
+            rows = [complete_row(done, *_bound_guess(done, guess)) for done in steered]
         else:
             oracle, fixed = self.search_oracle(job, plan.find_rate(job), guess, steered)
             rows = [complete_row(done, oracle, SEARCHED) for done in steered]
@@ -97,6 +99,12 @@ class FieldRun:
             done = self._kept.add(measure_trial(self._trials.run(trial)))
         self._left -= trial.total_seconds
         return done
+
+
+def _bound_guess(done: DoneTrial, guess: int) -> tuple[int, str]:
+    """Return the computed oracle, or the smaller size of a trial that kept up; and how it was found."""
+    final = done.row["final_executors"]
+    return (final, SHOWN) if done.shows and final < guess else (guess, COMPUTED)
 
 
 def find_least(shown: Mapping[int, bool], guess: int, most: int, does: Callable[[int], bool]) -> int | None:

@@ -193,6 +193,14 @@ def test_a_quick_run_says_that_its_oracle_is_computed(tmp_path: Path):
     assert (row["oracle_executors"], row["oracle"], len(ground.ran)) == (3, "computed", 1)
 
 
+def test_a_smaller_size_that_was_shown_to_keep_up_outranks_a_computed_oracle(tmp_path: Path):
+    # what a record costs was measured on another machine, and this one is faster
+    (row,) = start_run(MadeUpGround({RATE: 2}, ends=2), tmp_path / "fast").run_job(JOB, quick=True)
+    assert (row["oracle_executors"], row["oracle"]) == (2, "shown")
+    (row,) = start_run(MadeUpGround({RATE: 3}, ends=2), tmp_path / "short").run_job(JOB, quick=True)
+    assert (row["oracle_executors"], row["oracle"]) == (3, "computed")
+
+
 def test_a_run_goes_on_where_it_was_broken_off(tmp_path: Path):
     first, second = MadeUpGround({RATE: 3}), MadeUpGround({RATE: 3})
     begun = start_run(first, tmp_path / "kept")
