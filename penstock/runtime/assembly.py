@@ -42,12 +42,12 @@ from penstock.runtime.fallback import SourceWithFallback
 from penstock.runtime.heartbeat import JournalPulse
 from penstock.runtime.loop import Loop, LoopSettings
 from penstock.runtime.ports import Actuator, Ports, Source
-from penstock.runtime.spark_ui import SparkTab
+from penstock.runtime.spark_ui import SparkMetrics, SparkTab
 from penstock.runtime.state_control import Repartitioning, StateControl
-from penstock.runtime.status import summarise_timeline
 from penstock.runtime.surroundings import look_around, name_need_policy, report_to_fleet
+from penstock.runtime.telemetry.exposition import expose
 from penstock.runtime.telemetry.restarts import RestartWatch
-from penstock.runtime.ui_tab import TabKeeper, render_tab
+from penstock.runtime.ui_tab import PartKeeper, render_tab, serves_prometheus
 from penstock.settings.model import Settings, load_settings
 
 log = logging.getLogger(__name__)
@@ -87,8 +87,8 @@ def assemble_autopilot(spark: Any, settings: Settings, report_to: str | None) ->
     kept = _keep_terms(journal, name, loop.application, terms)
     beside = serve_dashboard(settings, loop.application)
     watchers = (closing(mover), _build_scraper(settings), cluster or nullcontext(), kept, beside)
-    tab = _build_tab(spark, loop, name) if settings.run.spark_ui_tab else None
-    life = _live_with(watchers, journal, loop, name, desk, settings.manager.policy_interval, tab)
+    parts = tuple(_build_ui_parts(spark, settings, loop, lambda: autopilot))
+    life = _live_with(watchers, journal, loop, name, desk, settings.manager.policy_interval, parts)
     alive = make_patient_check(lambda: spark.sparkContext._jsc is None, SparkStatus(spark).stopped)
     autopilot = Autopilot(loop, settings, name, alive, notes=notes + unknown, life=life, state=state)
     autopilot.terms = terms
@@ -216,7 +216,7 @@ def _live_with(
     name: str,
     desk: RestartDesk | None,
     interval: float,
-    tab: TabKeeper | None,
+    parts: Sequence[PartKeeper],
 ) -> Iterator[Callable[[float], None]]:
     """Run what begins and ends with the autopilot's thread; what it yields is called after each cycle."""
     given = os.environ.get(ACTION_VARIABLE, "")
@@ -234,31 +234,40 @@ def _live_with(
         tells = [life.enter_context(closing(pulse)).beat]
         if desk is not None:
             tells.append(RestartWatch(journal, name, loop.timeline.restarted).look)
-        shown = life.enter_context(tab) if tab is not None else None
+        shown = [life.enter_context(part) for part in parts]
 
         def after_cycle(now: float) -> None:
             for tell in tells:
                 tell(now)
-            if shown is not None:
-                shown.tell()
+            for part in shown:
+                part.tell()
 
         yield after_cycle
 
 
-def _build_tab(spark: Any, loop: Loop, name: str) -> TabKeeper:
-    """Return what keeps a tab in the Spark UI up to date; it steps aside where there can be none."""
-
-    def describe() -> str:
-        about = {
-            "application": loop.application,
-            "name": name,
-            "policy": loop.policy.name,
-            "now": time.time(),
-        }
-        paused, mode = loop.paused is not None, "observe" if loop.actuator is None else "act"
-        return render_tab({**about, "paused": paused, "mode": mode, **summarise_timeline(loop.timeline)})
-
-    return TabKeeper(loop.application, lambda: SparkTab(spark), describe, lambda: loop.timeline.version)
+def _build_ui_parts(
+    spark: Any, settings: Settings, loop: Loop, handle: Callable[[], Autopilot]
+) -> Iterator[PartKeeper]:
+    """Yield what keeps our parts of the Spark UI up to date; each steps aside where it cannot be."""
+    if not settings.run.spark_ui_tab:
+        return
+    timeline, interval = loop.timeline, settings.manager.policy_interval
+    yield PartKeeper(
+        loop.application,
+        "tab",
+        lambda: SparkTab(spark),
+        lambda: render_tab(handle().status()),
+        lambda: timeline.version,
+    )
+    if serves_prometheus(_read_conf(spark)):
+        yield PartKeeper(
+            loop.application,
+            "metrics",
+            lambda: SparkMetrics(spark),
+            lambda: expose([handle().status()]).decode(),
+            # the heartbeat goes on also where nothing else is new, as during a long action
+            lambda: f"{timeline.version}.{time.monotonic() // interval:.0f}",
+        )
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""A tab of ours in the application's own Spark UI, without a jar: Spark's Java compiler makes it.
+"""Our tab and metrics in the application's own Spark UI, without a jar: Spark's Java compiler makes them.
 
-Private to Spark; seen to work on Spark 4.1 and 4.3. What the tab shows is a text in a map of the JVM that
-Python fills, so no callback into Python is needed.
+Private to Spark; the tab was seen to work on Spark 4.1 and 4.3, the metrics on 4.3. What they show is a text
+in the JVM that Python sets, so no callback into Python is needed. Spark puts its filters and its access
+control before both.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import Unsupported
 from penstock.observe.spark_status import java_context, spark_errors
+from penstock.runtime.telemetry.exposition import CONTENT_TYPE
 
 BODY = "body"
 COMPILER = "org.codehaus.janino.SimpleCompiler"
-MAKER = "penstock.TabMaker"
+TAB_MAKER, SERVLET = "penstock.TabMaker", "penstock.MetricsServlet"
+METRICS_ROOT, METRICS_PAGE = "/metrics/penstock", "/prometheus"
+"""Beside Spark's own `/metrics/executors/prometheus`."""
 # `headerSparkPage` has another number of parameters in some versions: those after the fourth have defaults,
 # which Scala keeps in methods of their own.
-SOURCE = """
+TAB_SOURCE = """
 package penstock;
 
 import jakarta.servlet.http.HttpServletRequest;
@@ -109,6 +113,33 @@ public class TabMaker implements BiFunction {
 """
 
 
+SERVLET_SOURCE = """
+package penstock;
+
+import jakarta.servlet.http.HttpServlet;
+import jakarta.servlet.http.HttpServletRequest;
+import jakarta.servlet.http.HttpServletResponse;
+import java.io.IOException;
+import java.util.function.BiConsumer;
+
+public class MetricsServlet extends HttpServlet implements BiConsumer {
+    private volatile String kind = "text/plain";
+    private volatile String text = "";
+
+    public void accept(Object kind, Object text) {
+        this.kind = (String) kind;
+        this.text = (String) text;
+    }
+
+    protected void doGet(HttpServletRequest request, HttpServletResponse response) throws IOException {
+        response.setContentType(kind);
+        response.setHeader("Cache-Control", "no-store");
+        response.getWriter().write(text);
+    }
+}
+"""
+
+
 class SparkTab:
     """The tab "Penstock" in the header of every page of the Spark UI."""
 
@@ -116,26 +147,55 @@ class SparkTab:
         """Add the tab; Unsupported with the UI off, SparkUnavailable where Spark does not let it be added."""
         jvm: Any = spark._jvm
         with spark_errors("adding a tab to its UI"):
-            found = java_context(spark).ui()
-            if not found.isDefined():
-                raise Unsupported("the Spark UI is off")
-            self._ui: Any = found.get()
+            self._ui = _find_ui(spark)
             self._content: Any = jvm.java.util.concurrent.ConcurrentHashMap()
             self._content.put(BODY, "")
-            loader = self._ui.getClass().getClassLoader()
-            compiler = loader.loadClass(COMPILER).newInstance()
-            compiler.setParentClassLoader(loader)
-            compiler.cook(SOURCE)
-            maker = compiler.getClassLoader().loadClass(MAKER).newInstance()
-            self._tab: Any = maker.apply(self._ui, self._content)
+            self._tab: Any = _compile(self._ui, TAB_SOURCE, TAB_MAKER).apply(self._ui, self._content)
             self._ui.attachTab(self._tab)
 
-    def show(self, body: str) -> None:
+    def show(self, text: str) -> None:
         """Let the tab show this, which is markup."""
         with spark_errors("filling its tab"):
-            self._content.put(BODY, body)
+            self._content.put(BODY, text)
 
     def close(self) -> None:
         """Take the tab away."""
         with spark_errors("taking its tab away"):
             self._ui.detachTab(self._tab)
+
+
+class SparkMetrics:
+    """The page `/metrics/penstock/prometheus` on the port of the Spark UI."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Add the page; Unsupported with the UI off, SparkUnavailable where Spark lets none be added."""
+        with spark_errors("adding metrics to its UI"):
+            self._ui = _find_ui(spark)
+            self._servlet = _compile(self._ui, SERVLET_SOURCE, SERVLET)
+            self._ui.attachHandler(METRICS_ROOT, self._servlet, METRICS_PAGE)
+
+    def show(self, text: str) -> None:
+        """Serve this, which is what Prometheus reads."""
+        with spark_errors("filling its metrics"):
+            self._servlet.accept(CONTENT_TYPE, text)
+
+    def close(self) -> None:
+        """Take the page away."""
+        with spark_errors("taking its metrics away"):
+            self._ui.detachHandler(METRICS_ROOT)
+
+
+def _find_ui(spark: SparkSession) -> Any:
+    found = java_context(spark).ui()
+    if not found.isDefined():
+        raise Unsupported("the Spark UI is off")
+    return found.get()
+
+
+def _compile(ui: Any, source: str, name: str) -> Any:
+    """Return a new object of the class of this name, which the source has."""
+    loader = ui.getClass().getClassLoader()
+    compiler = loader.loadClass(COMPILER).newInstance()
+    compiler.setParentClassLoader(loader)
+    compiler.cook(source)
+    return compiler.getClassLoader().loadClass(name).newInstance()

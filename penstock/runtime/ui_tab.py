@@ -1,4 +1,4 @@
-"""The tab in the Spark UI: what it says, and the thread that keeps it up to date beside the loop."""
+"""Our parts of the Spark UI: what the tab says, and the thread that keeps each up to date."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ LONGEST_TEXT = 600
 CLOSE_SECONDS = 1.0
 
 
-class UITab(Protocol):
-    """A tab that shows markup; `runtime.spark_ui` has Spark's."""
+class UIPart(Protocol):
+    """A part of the Spark UI that shows a text; `runtime.spark_ui` has the tab and the metrics."""
 
-    def show(self, body: str) -> None:
+    def show(self, text: str) -> None:
         """Show this from now on."""
 
     def close(self) -> None:
-        """Take the tab away."""
+        """Take the part away."""
 
 
-class TabKeeper:
-    """Keeps a tab up to date; the loop only says that it came round, and waits for nothing.
+class PartKeeper:
+    """Keeps a part up to date; the loop only says that it came round, and waits for nothing.
 
     What is described has a version, and is described again only when that is another one.
     """
@@ -43,21 +43,22 @@ class TabKeeper:
     def __init__(
         self,
         application: str,
-        open_tab: Callable[[], UITab],
+        what: str,
+        open_part: Callable[[], UIPart],
         describe: Callable[[], str],
         version: Callable[[], str],
     ) -> None:
-        self._application, self._open = application, open_tab
+        self._application, self._what, self._open = application, what, open_part
         self._describe, self._version = describe, version
         self._told = ""
         self._news, self._ended = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="penstock-spark-ui", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"penstock-ui-{what}", daemon=True)
 
     def __enter__(self) -> Self:
         try:
             self._thread.start()
         except RuntimeError as error:
-            log.debug("%s: no tab in the Spark UI: %s", self._application, error)
+            log.debug("%s: no %s in the Spark UI: %s", self._application, self._what, error)
         return self
 
     def __exit__(
@@ -77,21 +78,32 @@ class TabKeeper:
 
     def _run(self) -> None:
         try:
-            tab = self._open()
+            part = self._open()
         except Exception as error:
             known = isinstance(error, PenstockError)
-            log.debug("%s: no tab in the Spark UI: %s", self._application, error, exc_info=not known)
+            told = "%s: no %s in the Spark UI: %s"
+            log.debug(told, self._application, self._what, error, exc_info=not known)
             return
         try:
             while not self._ended.is_set():
-                tab.show(self._describe())
+                part.show(self._describe())
                 self._news.wait()
                 self._news.clear()
-            tab.close()
+            part.close()
         except PenstockError as error:
-            log.debug("%s: the tab in the Spark UI stays as it is: %s", self._application, error)
+            log.debug("%s: the Spark UI's %s cannot be renewed: %s", self._application, self._what, error)
         except Exception:
-            log.warning("%s: the tab in the Spark UI stays as it is", self._application, exc_info=True)
+            told = "%s: the Spark UI's %s cannot be renewed"
+            log.warning(told, self._application, self._what, exc_info=True)
+
+
+def serves_prometheus(conf: Mapping[str, str]) -> bool:
+    """Tell whether Spark itself serves metrics to Prometheus on the port of its UI, as it does by default."""
+    servlet = any(
+        key.startswith("spark.metrics.conf.") and value.endswith(".PrometheusServlet")
+        for key, value in conf.items()
+    )
+    return servlet or conf.get("spark.ui.prometheus.enabled", "true").strip().lower() == "true"
 
 
 def render_tab(status: Mapping[str, Any]) -> str:

@@ -78,8 +78,8 @@ class RunSettings(Section):
     )
     spark_ui_tab: bool = Field(
         True,
-        description="Whether the application's own Spark UI gets a tab, Penstock; where it can have none, it "
-        "stays as it is.",
+        description="Whether the application's own Spark UI gets a tab, Penstock, and its port "
+        "[the metrics](metrics.md); where it can have none, it stays as it is.",
     )
 
     @property

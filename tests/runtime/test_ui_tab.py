@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import SparkUnavailable, Unsupported
 from penstock.runtime.pace import describe_pace
-from penstock.runtime.ui_tab import LONGEST_TEXT, TabKeeper, UITab, render_tab
+from penstock.runtime.ui_tab import LONGEST_TEXT, PartKeeper, UIPart, render_tab, serves_prometheus
 from tests.view.made_up import status
 from tests.waiting import wait_for
 
@@ -23,9 +23,9 @@ class RememberedTab:
         self.may_show = threading.Event()
         self.may_show.set()
 
-    def show(self, body: str) -> None:
+    def show(self, text: str) -> None:
         self.may_show.wait(30)
-        self.shown.append(body)
+        self.shown.append(text)
 
     def close(self) -> None:
         self.closed = True
@@ -37,8 +37,8 @@ class Told:
     def __init__(self) -> None:
         self.version = 0
 
-    def keeper(self, tab: UITab) -> TabKeeper:
-        return TabKeeper("app-1", lambda: tab, lambda: f"v{self.version}", lambda: str(self.version))
+    def keeper(self, tab: UIPart) -> PartKeeper:
+        return PartKeeper("app-1", "tab", lambda: tab, lambda: f"v{self.version}", lambda: str(self.version))
 
 
 def test_what_others_wrote_is_text() -> None:
@@ -100,10 +100,36 @@ def test_a_tab_that_hangs_holds_up_nobody() -> None:
 def test_it_steps_aside_with_a_line_for_those_who_debug(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail() -> UITab:
+    def fail() -> UIPart:
         raise error
 
-    with caplog.at_level(logging.DEBUG), TabKeeper("app-1", fail, lambda: "", lambda: "1") as keeper:
+    with caplog.at_level(logging.DEBUG), PartKeeper("app-1", "tab", fail, lambda: "", lambda: "1") as keeper:
         keeper.tell()
     assert [record.levelname for record in caplog.records] == ["DEBUG"]
     assert str(error) in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("conf", "served"),
+    [
+        ({}, True),
+        ({"spark.ui.prometheus.enabled": "TRUE"}, True),
+        ({"spark.ui.prometheus.enabled": "false"}, False),
+        (
+            {
+                "spark.ui.prometheus.enabled": "false",
+                "spark.metrics.conf.*.sink.p.class": "org.apache.spark.metrics.sink.PrometheusServlet",
+            },
+            True,
+        ),
+        (
+            {
+                "spark.ui.prometheus.enabled": "false",
+                "spark.metrics.conf.*.sink.s.class": "org.apache.spark.metrics.sink.StatsdSink",
+            },
+            False,
+        ),
+    ],
+)
+def test_metrics_are_where_spark_has_its_own(conf: dict[str, str], served: bool) -> None:
+    assert serves_prometheus(conf) is served

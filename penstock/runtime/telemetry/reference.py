@@ -33,6 +33,20 @@ scrape_configs:
     static_configs: [{{ targets: ["driver-host:4051"] }}]
 ```
 
+Where Prometheus scrapes the port of the Spark UI already, it needs no other: `/metrics/penstock/prometheus`
+has the same there, beside Spark's `/metrics/executors/prometheus` and without the setting above. It is there
+where Spark serves Prometheus too (`spark.ui.prometheus.enabled`, Spark's default, or its `PrometheusServlet`
+in `spark.metrics.conf.*`) and [`spark_ui_tab`](configuration.md#spark_ui_tab) is on. Who may read it is for
+Spark to say, by `spark.acls.enable` and `spark.ui.filters`; a token is not asked for. The figures are written
+anew after each policy interval; of a loop that hangs they are the last ones, so its heartbeat is seen to age.
+
+```yaml
+scrape_configs:
+  - job_name: penstock
+    metrics_path: /metrics/penstock/prometheus
+    static_configs: [{{ targets: ["driver-host:4040"] }}]
+```
+
 ```console
 $ penstock metrics show
 $ penstock metrics grafana > penstock.json
