@@ -27,6 +27,12 @@ BINS_OF_QUERY = 4
 WITH_STATE = "document.querySelectorAll('td.bins:has(.bin)').length"
 
 
+COST = (
+    "parseFloat([...document.querySelectorAll('#summary .tile')].filter(one => one.textContent.includes("
+    "'cost so far'))[0].querySelector('.value').textContent.replace(',', ''))"
+)
+
+
 def press(browser: Chrome, selector: str) -> None:
     """Press a button as scripts do: what changes meanwhile may move it."""
     browser.execute_script("arguments[0].click()", find(browser, selector))
@@ -37,7 +43,9 @@ def test_a_real_application_is_watched_paused_and_resumed(
 ) -> None:
     spark = local_cluster(held=HELD)
     places = {"journal": str(tmp_path / "journal.db"), "runtime_directory": str(tmp_path / "run")}
-    settings = {**places, "policy_interval": "1s", "max_executors": 1, "dashboard": "127.0.0.1:0"}
+    # so dear that the seconds of this test cost whole units of money
+    prices = {"price_per_core_hour": 36_000.0}
+    settings = {**places, **prices, "policy_interval": "1s", "max_executors": 1, "dashboard": "127.0.0.1:0"}
     caplog.set_level(logging.INFO, "penstock.runtime.beside")
     handle = penstock.attach(spark, settings=settings)
     said = wait_for(
@@ -54,6 +62,9 @@ def test_a_real_application_is_watched_paused_and_resumed(
         wait_for_text(browser, "#decisions", "hold")
         wait_for_script(browser, "!document.getElementById('whatif').hidden")
         wait_for_text(browser, "#whatif-executors", "1 (held)")
+        # one size all along: no more and no less than the peak, and than at the start
+        wait_for_text(browser, "#summary", "±0 % to peak, ±0 % to start")
+        wait_for_script(browser, f"{COST} > 1")
         for order, word in (("pause", "paused by"), ("resume", "keeps up")):
             press(browser, f"#{order}")
             press(browser, "#dialog-yes")

@@ -5,6 +5,7 @@ import os
 import random
 import time
 
+import httpx
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,7 @@ from penstock.pipeline.timestamps import ARRIVED, ENTERED
 from penstock.pipeline.topics import Topic
 from penstock.runtime.control import find_running
 from penstock_lab.ground.kafka_broker import connector_jars
+from tests.runtime.telemetry.test_exposition import read_samples
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
@@ -139,7 +141,8 @@ def test_results_equal_one_batch_job_while_parallelism_changes_and_the_pipeline_
     numbers(root, range(FILES // 2))
     unlucky = [number for number in range(RECORDS) if number % 997 == 13]
     odds = sum(number % 2 for number in range(RECORDS) if number not in unlucky)
-    halves = halving(root).run(spark, policy="threshold", settings=settings(root), trigger="500ms")
+    served = settings(root, metrics="127.0.0.1:0")
+    halves = halving(root).run(spark, policy="threshold", settings=served, trigger="500ms")
     first = chain(root).run(spark, policy="ds2", settings=settings(root), trigger="100ms")
     seeds = random.Random(3)
 
@@ -161,6 +164,7 @@ def test_results_equal_one_batch_job_while_parallelism_changes_and_the_pipeline_
     numbers(root, range(FILES // 2, FILES))
     until(lambda: resize(again, 3, 5) and odds_written(root) == odds, [again, halves])
     until(lambda: read(halves, "halve") == RECORDS, [halves])
+    check_metrics(halves)
 
     wanted_odds, wanted_totals = as_one_batch_job(spark, root)
     assert rows(topic(spark, root, "odds").select("key", "square")) == rows(wanted_odds)
@@ -182,6 +186,14 @@ def test_results_equal_one_batch_job_while_parallelism_changes_and_the_pipeline_
     again.stop()
     halves.stop()
     assert not spark.streams.active
+
+
+def check_metrics(handle):
+    """What is scraped from the one function of a pipeline that has read all."""
+    scraped = read_samples(httpx.get(handle.metrics_url).content)
+    backlogs = [value for (name, _), value in scraped.items() if name == "penstock_source_backlog_records"]
+    instances = [value for (name, _), value in scraped.items() if name == "penstock_function_instances"]
+    assert backlogs == [0.0] and len(instances) == 1 and 1 <= instances[0] <= 4, scraped
 
 
 def odds_written(root):
