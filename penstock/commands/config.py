@@ -15,6 +15,13 @@ from penstock.commands.printing import Json, answer
 from penstock.errors import BadInput
 
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The settings file.")]
+PolicyName = Annotated[
+    str | None,
+    typer.Option(
+        "--policy", metavar="NAME", help="The policy that proposes sizes; `penstock policies` lists them."
+    ),
+]
+ObserveOnly = Annotated[bool, typer.Option("--observe", help="Watch and decide, change nothing.")]
 Conf = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; may be given several times."),

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.commands.config import Conf, Config, parse_conf
+from penstock.commands.config import Conf, Config, ObserveOnly, PolicyName, parse_conf
 from penstock.commands.printing import Json, print_json, say
 from penstock.commands.run import check_settings, open_listener, set_stdout_aside, speak_up
 from penstock.errors import ActionFailed, PenstockError
@@ -24,13 +24,13 @@ from penstock.runtime.connect import (
     TOKEN_VARIABLE,
     choose_token,
     complete_conf,
-    is_loopback,
     keep_token,
     name_address,
     read_port,
     require_free,
 )
 from penstock.runtime.launch import flush_output, submitting
+from penstock.runtime.listening import is_loopback
 
 NAME = "connect-server"
 LOOK_EVERY_SECONDS = 1.0
@@ -53,13 +53,10 @@ def connect_server(
         int | None,
         typer.Option(min=0, max=65535, help="Where to listen; 0 takes a free port.  [default: 15002]"),
     ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The policy that proposes sizes; `penstock policies` lists them."),
-    ] = None,
+    policy: PolicyName = None,
     config: Config = None,
     conf: Conf = None,
-    observe: Annotated[bool, typer.Option("--observe", help="Watch and decide, change nothing.")] = False,
+    observe: ObserveOnly = False,
     as_json: Json = False,
 ) -> None:
     """Serve Spark Connect with the autopilot attached.

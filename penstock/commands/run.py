@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.commands.config import Conf, Config, parse_conf
+from penstock.commands.config import Conf, Config, ObserveOnly, PolicyName, parse_conf
 from penstock.commands.printing import Json, json_line, print_json, say
 from penstock.errors import BadInput
 from penstock.runtime.launch import (
@@ -40,13 +40,10 @@ def run(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its own arguments.")
     ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The policy that proposes sizes; `penstock policies` lists them."),
-    ] = None,
+    policy: PolicyName = None,
     config: Config = None,
     conf: Conf = None,
-    observe: Annotated[bool, typer.Option("--observe", help="Watch and decide, change nothing.")] = False,
+    observe: ObserveOnly = False,
     allow_restart: Annotated[
         bool, typer.Option("--allow-restart", help="Restart it for new memory or cores, from its checkpoint.")
     ] = False,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.metrics import Floats, Integers, MetricWindow
@@ -190,13 +189,9 @@ def find_busiest_shares(graph: LogicalGraph, window: MetricWindow) -> dict[str, 
     # one is busy where 1.5 times its work is more than the busiest's; the upper median must not be
     busy = np.bincount(number, weights=work * UNEVEN > busiest[number], minlength=size)
     uneven = (counts > 1) & (busiest > 0) & (busy <= np.maximum(1, (counts - 1) // 2)) & ~graph.is_source
-    shares = busiest / window.seconds
-    return {graph.names[one]: share for one, share in _pick(uneven, shares)}
-
-
-def _pick(chosen: NDArray[np.bool_], values: Floats) -> Iterator[tuple[int, float]]:
-    numbers = np.flatnonzero(chosen)
-    return zip(numbers.tolist(), values[numbers].tolist(), strict=True)
+    found = np.flatnonzero(uneven)
+    shares = (busiest[found] / window.seconds).tolist()
+    return {graph.names[one]: share for one, share in zip(found.tolist(), shares, strict=True)}
 
 
 def find_uneven_loads(graph: LogicalGraph, window: MetricWindow) -> dict[str, UnevenLoad]:

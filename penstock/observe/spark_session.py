@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Mapping
@@ -15,9 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError, SparkUnavailable, Unsupported
 from penstock.observe.spark_status import spark_errors
-
-OLDEST_SPARK = (4, 1)
-
+from penstock.observe.versions import OLDEST_SPARK, parse_version
 
 ELSEWHERE = (
     "this is a Spark Connect session, and its driver is another process: serve it with "
@@ -54,8 +51,8 @@ def check_supported(spark: object) -> None:
         raise Unsupported(f"a SparkSession is needed, not a {type(spark).__name__}")
     if spark.sparkContext._jsc is None:
         raise SparkUnavailable("this Spark session has been stopped")
-    found = re.match(r"(\d+)\.(\d+)", spark.version)
-    if found is None or (int(found.group(1)), int(found.group(2))) < OLDEST_SPARK:
+    found = parse_version(spark.version)
+    if found is None or found < OLDEST_SPARK:
         raise Unsupported(f"Spark {spark.version} is too old: Spark 4.1 or later is needed")
 
 

@@ -35,7 +35,7 @@ from penstock.observe.spark_session import application_id, application_name, can
 from penstock.observe.spark_source import SparkSource
 from penstock.observe.spark_status import SparkStatus
 from penstock.plugins.finding import find_policy
-from penstock.runtime.autopilot import Autopilot
+from penstock.runtime.autopilot import Autopilot, Findings
 from penstock.runtime.beside import serve_dashboard
 from penstock.runtime.doctor.checks import describe_room
 from penstock.runtime.fallback import SourceWithFallback
@@ -90,9 +90,9 @@ def assemble_autopilot(spark: Any, settings: Settings, report_to: str | None) ->
     parts = tuple(_build_ui_parts(spark, settings, loop, lambda: autopilot))
     life = _live_with(watchers, journal, loop, name, desk, settings.manager.policy_interval, parts)
     alive = make_patient_check(lambda: spark.sparkContext._jsc is None, SparkStatus(spark).stopped)
-    autopilot = Autopilot(loop, settings, name, alive, notes=notes + unknown, life=life, state=state)
-    autopilot.terms = terms
-    return autopilot
+    found = Findings(notes + unknown, terms)
+    autopilot = Autopilot(loop, settings, name, alive, found=found, life=life, state=state)
+    return autopilot  # noqa: RET504: the parts of the Spark UI ask it
 
 
 def assemble_policy(settings: Settings, journal: Journal, name: str, around: Surroundings) -> Policy:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,14 @@ TICK_SECONDS = 1.0
 DETACH_SECONDS = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was found as an application's parts were put together: notes for its user, and its terms."""
+
+    notes: tuple[str, ...] = ()
+    terms: Terms | None = None
+
+
 class Autopilot:
     """The handle of an attached autopilot; its thread ends with `detach`, with Spark or with the process."""
 
@@ -44,7 +52,7 @@ class Autopilot:
         name: str = "",
         alive: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.time,
-        notes: tuple[str, ...] = (),
+        found: Findings | None = None,
         life: AbstractContextManager[object] | None = None,
         state: StateControl | None = None,
     ) -> None:
@@ -54,9 +62,8 @@ class Autopilot:
         self.application, self.name, self.settings = loop.application, name, settings
         self._sizing = SizingBoard()
         self._state = state
-        self.terms: Terms | None = None
-        """What its executors have and cost, for its status; whoever assembles it may know."""
-        self._loop, self._alive, self._clock, self._notes = loop, alive, clock, notes
+        self._loop, self._alive, self._clock = loop, alive, clock
+        self._notes, self._terms = (found.notes, found.terms) if found is not None else ((), None)
         self._life: AbstractContextManager[object] = life or nullcontext()
         self._ended: Callable[[Autopilot], None] = lambda autopilot: None
         self._stopping = threading.Event()
@@ -112,7 +119,7 @@ class Autopilot:
             "pause_reason": self._loop.paused,
             "attached": self.running,
             "now": self._clock(),
-            "terms": asdict(self.terms) if self.terms is not None else {},
+            "terms": asdict(self._terms) if self._terms is not None else {},
             **summarise_timeline(self._loop.timeline, known),
             "action_in_flight": self._in_flight(),
             "heartbeat": self._heart.plain(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from penstock.errors import BadInput, Unsupported
 from penstock.journal.private_files import make_private_directory, write_secret
-from penstock.runtime.listening import why_not_free
+from penstock.runtime.listening import is_loopback, why_not_free
 
 PORT_KEY, ADDRESS_KEY = "spark.connect.grpc.binding.port", "spark.connect.grpc.binding.address"
 TOKEN_KEY, TOKEN_VARIABLE = "spark.connect.authenticate.token", "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -50,14 +49,6 @@ def keep_token(directory: Path, port: int, token: str) -> Iterator[Path]:
         yield file
     finally:
         file.unlink(missing_ok=True)
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach a host."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def name_address(host: str, port: int) -> str:

@@ -1,8 +1,9 @@
-"""Addresses at which something of ours is to listen: whether they are free."""
+"""Addresses at which something of ours is to listen: who reaches them, and whether they are free."""
 
 from __future__ import annotations
 
 import errno
+import ipaddress
 import socket
 
 
@@ -22,3 +23,13 @@ def why_not_free(host: str, port: int, kind: socket.SocketKind = socket.SOCK_STR
         taken = error.errno == errno.EADDRINUSE
         return "another process listens there" if taken else str(error.strerror or error)
     return None
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

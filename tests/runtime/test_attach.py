@@ -19,7 +19,7 @@ from penstock.journal.store import journal_at
 from penstock.runtime import control
 from penstock.runtime.assembly import MOST_UNANSWERED, make_patient_check
 from penstock.runtime.attach import attach_once
-from penstock.runtime.autopilot import Autopilot
+from penstock.runtime.autopilot import Autopilot, Findings
 from penstock.runtime.loop import Loop, LoopSettings
 from penstock.runtime.ports import Ports
 from penstock.settings.model import Settings
@@ -316,7 +316,7 @@ def test_no_socket_unless_wanted(bench: Bench) -> None:
 
 
 def test_notes_are_among_the_warnings(bench: Bench) -> None:
-    handle = bench.autopilot(notes=("only observing",))
+    handle = bench.autopilot(found=Findings(("only observing",)))
     assert handle.status()["warnings"] == ["only observing"]
 
 

@@ -169,11 +169,13 @@ class SharedSlots:
         # a load that rises need not wait for a batch, whose costs are known; a lower one is shown by batches
         rises = demand.offered_per_second > RISEN * learned.last_offered
         overdue = None if unfit else describe_overdue(query, find_period(query, self._goals))
+        if silence is not None and not rises and overdue is None:
+            return by_tasks if isinstance(by_tasks, QuerySizing) else silence
         sizing = size_query(query, demand, costs, held, alone, self._goals, self._max_slots)
         if silence is not None:
             grows = isinstance(sizing, QuerySizing) and sizing.slots > held.slots
-            stands = rises or (overdue is not None and grows)
-            sizing = _speak_for_silence(sizing, lag.reason if lag else overdue) if stands else silence
+            beside = lag.reason if lag else overdue
+            sizing = _speak_for_silence(sizing, beside) if rises or grows else silence
         # costs of before say nothing against a batch whose own tasks show that its source needs more
         if isinstance(by_tasks, QuerySizing) and (
             isinstance(sizing, NotReady) or sizing.slots < by_tasks.slots

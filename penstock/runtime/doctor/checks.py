@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.observe.versions import NEWEST_SPARK, OLDEST_SPARK, Version, parse_version
+
 OLDEST_JAVA = 17
-OLDEST_SPARK, NEWEST_SPARK = (4, 1), (4, 3)
 SLIP_SECONDS = 0.1
 """How far wall clock and monotonic clock may part in a moment: more is a clock that is being set."""
-Version = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,6 @@ def read_java_version(text: str) -> int | None:
     return minor if major == 1 else major
 
 
-def read_version(text: str) -> Version | None:
-    """Read the first two numbers of a version such as 4.3.0."""
-    found = re.match(r"(\d+)\.(\d+)", text.strip())
-    return (int(found[1]), int(found[2])) if found else None
-
-
 def judge_java(place: str, said: str | None) -> Check:
     """Judge a Java by what it says of itself; None where there is none at this place."""
     way_out = f"install Java {OLDEST_JAVA} or later, and put it on the PATH or let JAVA_HOME name it"
@@ -72,14 +66,14 @@ def judge_spark(pyspark: str | None, home: tuple[str, str | None] | None) -> Che
     way_out = "install pyspark 4.1 to 4.3"
     if pyspark is None:
         return Check("spark", "pyspark is not installed", way_out)
-    version, found = read_version(pyspark), f"pyspark {pyspark}"
+    version, found = parse_version(pyspark), f"pyspark {pyspark}"
     if version is None or not OLDEST_SPARK <= version <= NEWEST_SPARK:
         return Check("spark", f"{found} was not tried with Penstock", way_out)
     if home is None:
         return Check("spark", found)
     path, there = home
     found = f"{found}, SPARK_HOME {path} with Spark {there or 'of an unknown version'}"
-    same = there is not None and read_version(there) == version
+    same = there is not None and parse_version(there) == version
     return Check("spark", found, "" if same else f"let SPARK_HOME name a Spark {pyspark}, or unset it")
 
 
@@ -91,7 +85,7 @@ def judge_executor_python(own: Version, named: str, there: str | None, elsewhere
         if elsewhere:
             return Check("executor python", f"{named} on the executors' machines; it has to be Python {ours}")
         return Check("executor python", f"{named} does not run", way_out)
-    same = read_version(there) == own
+    same = parse_version(there) == own
     place = f"{named} is Python {there} here" if elsewhere else f"{named} is Python {there}"
     return Check("executor python", f"{place}, the driver's {ours}", "" if same else way_out)
 

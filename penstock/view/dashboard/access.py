@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.errors import BadInput
 from penstock.runtime.by_hand import name_user
+from penstock.runtime.listening import is_loopback
 from penstock.view.dashboard.peers import find_peer
 
 TOKEN_HELPS = "other users of its machine need one with a token, which its option --token sets"
@@ -69,16 +70,6 @@ def choose_access(
     made = secrets.token_urlsafe(24) if not (local or token or proxy_header) else token
     own = {"localhost"} if local else {"localhost", socket.gethostname().lower(), host.lower()}
     return Access(made, proxy_header, frozenset(own | {one.lower() for one in names}), read_only)
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches the address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Door:

@@ -14,7 +14,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from penstock.view.dashboard.access import is_loopback
+from penstock.runtime.listening import is_loopback
 
 OWN = Path(__file__).parent.parent / "static"
 PLOTLY = "plotly.min.js"
