@@ -20,10 +20,11 @@ from penstock.observe.observed_batch import (
     usual_seconds,
 )
 from penstock.observe.progress import BatchProgress, cache_advice
-from penstock.observe.running import ObservedRun
+from penstock.observe.running import BegunBatch, ObservedRun
 from penstock.observe.sources.files import FilesSeen, FileTrack
 from penstock.observe.sources.tracking import (
     OfferedToSource,
+    OffsetTrack,
     Track,
     begin_track,
     rates_of_leaves,
@@ -116,6 +117,15 @@ class QueryCollector:
             self._layouts.append(tuple(layout))
             counts = Counter(self._layouts)
             self._layout = max(reversed(self._layouts), key=lambda one: counts[one])
+
+    def note_begun(self, begun: BegunBatch) -> None:
+        """Take in what the sources said as a batch began, unless that batch has been reported."""
+        reported = self.newest
+        if reported is None or begun.batch_id <= reported.batch_id - (not reported.executed):
+            return
+        for track, source in zip(self._tracks, begun.sources, strict=False):
+            if isinstance(track, OffsetTrack):
+                self._warn(track.begin(source, begun.at))
 
     def _find_lagging(self, batch: ObservedBatch) -> tuple[LaggingExecutor, ...]:
         before = [one.tables for one in self._batches if one.tables and (one.settled or one.lagging)]

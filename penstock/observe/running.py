@@ -11,11 +11,20 @@ import numpy as np
 
 from penstock.dataflow.metrics import RunningBatch, RunningStage
 from penstock.errors import BadMetrics
-from penstock.observe.progress import BatchProgress
+from penstock.observe.progress import BatchProgress, SourceProgress
 from penstock.observe.stages import OperatorOutline, StageOutline, read_tasks
 
 Fields = Mapping[str, Any]
 _BATCH_OF_JOB = re.compile(r"^batch = (\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class BegunBatch:
+    """A batch that has begun: when its sources were asked, and what they said; it has read nothing yet."""
+
+    batch_id: int
+    at: float
+    sources: tuple[SourceProgress, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,8 +244,22 @@ class SparkSource:
         collector.running_problem = ""
         try:
             worked_before = collector.working_before(now)
-            return self._batches.running(query, collector.newest, worked_before, begun_before, now)
+            run = self._batches.running(query, collector.newest, worked_before, begun_before, now)
         except (BadMetrics, SparkUnavailable) as error:
             collector.running_problem = str(error)
             collector.warnings.append(f"query {query.name}: its running batch cannot be read: {error}")
             return None
+        if run is not None:
+            self._note_begun(query, collector, run.batch.batch_id)
+        return run
+
+    def _note_begun(self, query: RunningQuery, collector: QueryCollector, running: int) -> None:
+        """Note what the sources said as the running batch began: its report may be minutes away."""
+        try:
+            begun = self._status.begun_batch(query)
+        except SparkUnavailable as error:
+            collector.warnings.append(f"query {query.name}: its offsets are known only as it ends: {error}")
+            return
+        # one that is only being planned has its offsets already, but not yet its time
+        if begun.batch_id == running:
+            collector.note_begun(begun)

@@ -19,6 +19,8 @@ from pyspark.sql import SparkSession
 
 from penstock.dataflow.window import ExecutorState
 from penstock.errors import SparkUnavailable
+from penstock.observe.progress import SourceProgress
+from penstock.observe.running import BegunBatch
 from penstock.observe.stages import StageOutline, parse_outline
 
 Answer = TypeVar("Answer")
@@ -162,6 +164,17 @@ class SparkStatus:
             report = query.execution.lastProgress()
             return -1 if report is None else int(report.batchId())
 
+    def begun_batch(self, query: RunningQuery) -> BegunBatch:
+        """Return what the sources said as the newest batch began; its report comes when it ends."""
+        with spark_errors("reading the offsets of a running batch"):
+            context = query.execution.getLatestExecutionContext()
+            sources = query.execution.sources()
+            return BegunBatch(
+                batch_id=int(context.batchId()),
+                at=context.offsetSeqMetadata().batchTimestampMs() / 1000,
+                sources=tuple(_read_source(context, sources.apply(n)) for n in range(sources.size())),
+            )
+
     def is_working(self, query: RunningQuery) -> bool:
         """Whether a batch of the query is running at this moment."""
         return self._ask(
@@ -212,6 +225,24 @@ class SparkStatus:
             if execution is None:
                 raise SparkUnavailable(f"{query.name} has planned no batch yet")
             return str(execution.executedPlan().toString())
+
+
+def _read_source(context: Any, source: Any) -> SourceProgress:
+    return SourceProgress(
+        description=str(source.toString()),
+        start_offset=None,
+        end_offset=_read_offset(context.endOffsets().get(source)),
+        latest_offset=_read_offset(context.latestOffsets().get(source)),
+        input_records=0.0,
+    )
+
+
+def _read_offset(found: Any) -> Any:
+    """Return an optional offset as plain data; None where the source has none, or writes no JSON."""
+    try:
+        return orjson.loads(found.get().json()) if found.isDefined() else None
+    except orjson.JSONDecodeError:
+        return None
 
 
 def _timestamp(report: Mapping[str, Any]) -> float:

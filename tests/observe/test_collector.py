@@ -13,7 +13,7 @@ from penstock.dataflow.metrics import RunningBatch, RunningStage, StageExecution
 from penstock.observe.collector import QueryCollector
 from penstock.observe.observed_batch import ObservedBatch
 from penstock.observe.progress import BatchProgress, BatchTimeline, SourceProgress
-from penstock.observe.running import ObservedRun
+from penstock.observe.running import BegunBatch, ObservedRun
 from penstock.observe.sources.file_log import LoggedFile
 from penstock.observe.sources.files import FilesSeen
 from penstock.observe.stages import OperatorOutline, TaskTable
@@ -98,6 +98,47 @@ def test_the_batches_of_a_window_have_the_tasks_of_their_stages():
     assert [stage.operator for stage in stages] == ["scan", "count"] * 2
     assert [stage.records_in.tolist() for stage in stages] == [[250, 250]] * 2 + [[150, 150]] * 2
     assert sum(stage.useful_seconds.sum() for stage in stages) == pytest.approx(4.0)
+
+
+def begun_batch(batch_id, at, latest, end=None):
+    """A batch of Kafka that has begun: what was offered as it did, and how far it will read."""
+    told = source(0, offset(latest if end is None else end), offset(latest))
+    return BegunBatch(batch_id, at, (told,))
+
+
+def test_a_batch_that_has_begun_tells_what_is_offered_before_it_ends():
+    """Its report comes two minutes later: until then the rate of before, a third of it, was believed."""
+    words = collector()
+    words.add(chain_batch(0, 0.0, 1000, 1000), CHAIN)
+    words.add(chain_batch(1, 10.0, 10_000, 11_000, seconds=45.0), CHAIN)
+    assert words.window(0.0, 56.0).sources["scan"].offered_per_second == pytest.approx(1000)
+    words.note_begun(begun_batch(2, 55.0, 146_000))
+    seen = words.window(56.0, 66.0).sources["scan"]
+    assert seen.offered_per_second == pytest.approx(3000)
+    # what the running batch reads is not read yet: 135,000 and 11 s at 3,000/s, but for two periods of 5 s
+    assert seen.backlog_records == pytest.approx(135_000 + 11 * 3000 - 2 * 5 * 3000)
+
+
+def test_a_batch_that_has_begun_is_counted_once():
+    plain, told = collector(), collector()
+    for words in (plain, told):
+        words.add(chain_batch(0, 0.0, 500, 500), CHAIN)
+    told.note_begun(begun_batch(1, 5.0, 1500, end=1000))
+    told.note_begun(begun_batch(1, 5.0, 1500, end=1000))
+    assert told.window(0.0, 6.0).sources["scan"].offered_per_second == pytest.approx(200)
+    for words in (plain, told):
+        words.add(chain_batch(1, 5.0, 500, 1000, latest=1500), CHAIN)
+    told.note_begun(begun_batch(1, 5.0, 1500, end=1000))
+    assert told.window(0.0, 10.0).sources == plain.window(0.0, 10.0).sources
+    assert told.window(0.0, 10.0).latency_seconds == plain.window(0.0, 10.0).latency_seconds
+
+
+def test_a_trigger_with_nothing_to_do_bears_the_number_of_the_batch_to_come():
+    words = collector()
+    words.add(chain_batch(0, 0.0, 500, 500), CHAIN)
+    words.add(idle(1, 5.0, source(0, offset(500))), ())
+    words.note_begun(begun_batch(1, 10.0, 1500))
+    assert words.window(0.0, 12.0).sources["scan"].offered_per_second > 0
 
 
 def test_a_window_holds_the_batches_that_ended_in_it():

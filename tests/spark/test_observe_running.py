@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ from pyspark.sql import functions as sf
 from penstock.dataflow.metrics import RunningBatch
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import NoBatchYet, SlotQuery, SlotWindow
+from penstock.observe.running import BegunBatch
 from penstock.observe.spark_source import SparkSource
+from penstock.observe.spark_status import SparkStatus
 from tests.spark.test_observe_files import RECORDS, write
 from tests.spark.watching import query_of
 from tests.waiting import wait_for
@@ -94,6 +98,44 @@ def test_a_first_batch_that_does_not_end_is_evidence(spark, tmp_path):
     assert rate.backlog_records == FILES * RECORDS
     release.touch()
     assert query.awaitTermination(60)
+
+
+def test_a_batch_that_runs_tells_what_its_source_offered_as_it_began(spark, tmp_path):
+    release = tmp_path / "release"
+    release.touch()
+    status = SparkStatus(spark)
+    query = (
+        spark.readStream.format("rate-micro-batch")
+        .options(rowsPerBatch=100, numPartitions=2)
+        .load()
+        .selectExpr("cast(value as int) a")
+        .mapInArrow(held_back(release), "a int")
+        .writeStream.format("noop")
+        .queryName("told")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime="1 second")
+        .start()
+    )
+    wait_for("two batches", lambda: query.lastProgress and query.lastProgress["batchId"] >= 1)
+    release.unlink()
+    (running,) = [one for one in status.queries() if one.name == "told"]
+
+    def held() -> BegunBatch | None:
+        before = query.lastProgress["timestamp"]
+        time.sleep(2)
+        begun = status.begun_batch(running)
+        return begun if query.lastProgress["timestamp"] == before and status.is_working(running) else None
+
+    begun = wait_for("a batch that is held", held)
+    last = query.lastProgress
+    assert begun.batch_id == last["batchId"] + 1
+    (source,) = begun.sources
+    assert source.description == last["sources"][0]["description"]
+    assert source.end_offset["offset"] == json.loads(last["sources"][0]["endOffset"])["offset"] + 100
+    assert begun.at == pytest.approx(time.time(), abs=60)
+    assert begun.at > datetime.fromisoformat(last["timestamp"]).timestamp()
+    release.touch()
+    query.stop()
 
 
 def test_three_actions_of_a_batch_stay_three_operators_whatever_it_reads(spark, tmp_path):

@@ -80,6 +80,21 @@ class OffsetTrack:
         self._read = 0.0
         self._last_rate = math.nan
         self._idle_since: float | None = None
+        self._has_begun = False
+        """Whether the newest sample is of a batch that has begun, and will be reported."""
+
+    def begin(self, source: SourceProgress, at: float) -> str | None:
+        """Take in what is offered as a batch begins: its report comes when it ends, maybe minutes later."""
+        latest = source.latest_offset or source.end_offset
+        offered = reader_for(source.description).records(latest, source.description)
+        if offered is None or not self._samples or self._has_begun:
+            return None
+        read = self._samples[-1].read
+        self._begin_anew(source.description, latest, offered)
+        if self._samples:
+            self._samples.append(OfferedSample(sampled_at(source.latest_offset, at), offered, read))
+            self._has_begun = True
+        return None if self._problem_told else self.problem
 
     def missed_reports(self) -> None:
         """Spark kept fewer reports than there were: what was read in between is not counted."""
@@ -88,6 +103,9 @@ class OffsetTrack:
 
     def add(self, source: SourceProgress, at: float) -> str | None:
         """Take in one report; the answer is a warning, where one is due."""
+        if self._has_begun:
+            self._samples.pop()
+            self._has_begun = False
         self._read += source.input_records
         self.arrivals = None
         if self._problem_told:
