@@ -27,7 +27,7 @@ from penstock.runtime.fallback import NoMetrics
 from penstock.runtime.follow_up import FollowUp, MeasuredEffect, conclude_left_open
 from penstock.runtime.ports import Actuator, Ports, Withdrawer
 from penstock.runtime.timeline import RecentTimeline
-from penstock.runtime.under_way import HIGHER_LOAD, UNNEEDED_WINDOWS, UnderWay, grows, is_enough, is_growth
+from penstock.runtime.under_way import UNNEEDED_WINDOWS, UnderWay, grows, is_enough, is_growth
 
 log = logging.getLogger(__name__)
 
@@ -283,14 +283,11 @@ class Loop:
         return self.mover.propose(now, window)
 
     def _give_way(self, now: float, window: ApplicationWindow) -> dict[str, Any]:
-        """Stop a move of state for a size that a higher load asks for; the bins that have moved stay.
-
-        At the same load the size was right when the move began: what looks too small now is the move itself.
-        """
+        """Stop a move of state for a larger size that the load asks for; the bins that have moved stay."""
         under_way = self._under_way
         if self.mover is None or under_way is None or not isinstance(under_way.action, MoveState):
             return {}
-        if measure_load(window).offered <= HIGHER_LOAD * under_way.offered:
+        if not under_way.may_give_way(now, measure_load(window).offered):
             return {}
         answer = self._answer(window)
         verdict = self.manager.judge(now, window, answer)

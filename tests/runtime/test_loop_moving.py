@@ -246,11 +246,29 @@ def test_state_that_moves_gives_way_to_a_higher_load_that_needs_more(
     assert loop.tick(40.0).action == (None if wanted == 2 else a_scale(wanted))
 
 
+@pytest.mark.parametrize(("seconds", "wanted", "stops"), [(50, 4, False), (70, 4, True), (70, 2, False)])
+def test_state_that_moves_for_long_gives_way_to_growth_at_the_same_load_too(
+    journal: Journal, seconds: int, wanted: int, stops: bool
+):
+    """Over a backlog a batch may take most of a minute, and a move some of them: nothing else was decided."""
+    loop, actuator, _ = a_loop(journal, Hold("the size is right"), MOVE)
+    loop.source = FakeSource(answers=[offering(10.0, 100.0), offering(10.0 + seconds, 100.0)])
+    loop.policy = FixedPolicy(Hold("the size is right"), a_scale(wanted))
+    actuator.polls = 2
+    loop.tick(10.0)
+
+    loop.tick(10.0 + seconds)
+
+    assert isinstance(loop.mover, FakeMover)
+    assert loop.mover.stopped == (["the load asks for another size"] if stops else [])
+
+
 def test_an_order_by_hand_does_not_give_way(journal: Journal):
     loop, actuator, _ = a_loop(journal, a_scale(4))
     loop.order(MOVE)
     actuator.polls = 2
-    loop.source = FakeSource(answers=[NotReady("it warms up", "a window"), offering(20.0, 900.0)])
-    loop.tick(10.0)
-    loop.tick(20.0)
+    answers = [NotReady("it warms up", "a window"), offering(20.0, 900.0), offering(90.0, 900.0)]
+    loop.source = FakeSource(answers=answers)
+    for now in (10.0, 20.0, 90.0):
+        loop.tick(now)
     assert isinstance(loop.mover, FakeMover) and loop.mover.stopped == []
