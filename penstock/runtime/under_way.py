@@ -14,7 +14,7 @@ HIGHER_LOAD = 1.2
 """Times the load at its begin that lets a move of state give way to another size."""
 
 LONG_MOVE = 60.0
-"""Seconds after which a move of state gives way at the same load, too: over a backlog its batches are long."""
+"""Seconds after which a move of state gives way at the same load, too: a backlog makes its batches long."""
 
 UNNEEDED_WINDOWS = 2
 """Windows in a row that must need no more than is there before an order for executors is withdrawn."""

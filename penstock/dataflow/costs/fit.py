@@ -27,7 +27,7 @@ FEWEST_TASKS = 3
 """With fewer samples of a stage one straggler would be the majority."""
 
 MINOR_SHARE = 0.1
-"""The share of all useful time up to which a stage's first task is believed: an error there changes little."""
+"""The share of all useful time up to which a stage's first task is believed: errors there change little."""
 
 HUBER_ROUNDS, BISQUARE_ROUNDS = 4, 8
 """Huber first, because it has one minimum; bisquare then forgets far outliers altogether."""
