@@ -57,6 +57,24 @@ class _Learned:
     last_slots: int | None = None
     last_offered: float = 0.0
     """Records per second at which it was last sized; 0 since it was idle."""
+    told: QuerySizing | None = None
+    """The need that the tasks of a long batch showed, before any costs were known."""
+
+    def repeat_told(
+        self, by_tasks: QuerySizing | NotReady | None, query: SlotQuery, held: Held, overdue: str | None
+    ) -> QuerySizing | NotReady | None:
+        """Say what tasks told again while the next batch outlasts its period, on the same slots.
+
+        That one may show nothing for minutes. A batch that ends speaks for itself.
+        """
+        if isinstance(by_tasks, QuerySizing):
+            self.told = by_tasks
+            return by_tasks
+        if any(batch.settled for batch in query.batches):
+            self.told = None
+        if self.told is None or overdue is None or self.told.seen_slots != held.slots:
+            return by_tasks
+        return replace(self.told, advice=overdue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +182,11 @@ class SharedSlots:
         costs = learned.memory.costs(alone)
         most = self._max_slots if isinstance(costs, NotReady) else _bound_slots(costs.newest, self._max_slots)
         by_tasks = None if lag else size_by_running(query, demand, held, self._goals, most, window.end)
+        overdue = None if unfit else describe_overdue(query, find_period(query, self._goals))
         if isinstance(costs, NotReady):
-            return by_tasks or silence or costs
+            return learned.repeat_told(by_tasks, query, held, overdue) or silence or costs
         # a load that rises need not wait for a batch, whose costs are known; a lower one is shown by batches
         rises = demand.offered_per_second > RISEN * learned.last_offered
-        overdue = None if unfit else describe_overdue(query, find_period(query, self._goals))
         if silence is not None and not rises and overdue is None:
             return by_tasks if isinstance(by_tasks, QuerySizing) else silence
         sizing = size_query(query, demand, costs, held, alone, self._goals, self._max_slots)

@@ -134,6 +134,37 @@ def test_a_need_is_said_again_while_the_next_batch_outlasts_its_period(
         assert f"batch 0 has run for {seconds:.0f} s" in answer.reason
 
 
+@pytest.mark.parametrize(
+    ("executors", "seconds", "says_so_again"), [(1, 20.0, True), (1, 4.0, False), (2, 20.0, False)]
+)
+def test_what_tasks_told_stands_while_the_next_batch_outlasts_its_period(executors, seconds, says_so_again):
+    """A first batch told a need and was left out; of the second no task had ended after two minutes."""
+    policy = SharedSlots(Goals())
+    told = policy.propose(window(first_batch(source_stage(0.01, 40, 400), 330.0), executors=1, cores=2))
+    left_out = replace(
+        first_batch(source_stage(0.01, 0, 4), 330.0),
+        batches=(ended_batch(60.0, settled=False),),
+        running=None,
+    )
+    assert isinstance(policy.propose(window(left_out, executors=1, cores=2)), NotReady)
+    next_one = first_batch(source_stage(0.01, 0, 4), 330.0, seconds, new_slots=0)
+    answer = policy.propose(window(next_one, executors=executors, cores=2))
+    assert isinstance(told, Scale) and isinstance(answer, Scale if says_so_again else NotReady)
+    if isinstance(answer, Scale):
+        assert answer.parallelism == told.parallelism and "has run for 20 s: 0 of 4 tasks" in answer.reason
+
+
+def test_a_batch_that_ends_in_time_takes_back_what_tasks_told():
+    policy = SharedSlots(Goals())
+    policy.propose(window(first_batch(source_stage(0.01, 40, 400), 330.0), executors=1, cores=2))
+    quick = replace(first_batch(source_stage(0.01, 0, 4), 330.0), batches=(ended_batch(4.0),), running=None)
+    policy.propose(window(quick, executors=1, cores=2))
+    answer = policy.propose(
+        window(first_batch(source_stage(0.01, 0, 4), 330.0, 20.0, new_slots=0), executors=1, cores=2)
+    )
+    assert isinstance(answer, NotReady)
+
+
 def test_records_that_have_become_dearer_show_in_the_tasks_of_one_long_batch():
     # what cost a millisecond costs ten now, as on a host that is throttled: the batch outlasts twelve periods
     policy = SharedSlots(Goals())
