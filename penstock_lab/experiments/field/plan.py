@@ -39,7 +39,7 @@ HOST = HostShape(cores=1, cpu=0.2)
 BUSY_SLOTS, DAY_BUSY_SLOTS = 2.2, 4.0
 """Slots that records keep busy, and those of a day at its peak: what tasks and batches cost comes on top."""
 
-LENGTHS = {"under": 70.0, "over": 180.0}
+LENGTHS = {"under": 120.0, "over": 180.0}
 """Seconds of input. A release waits for `scale_down_delay`, 60 s by default, and before that for batches that
 are not cold: the first ones of six executors take 40 s on two cores, and their backlog as long again."""
 QUICK_LENGTHS = {"under": 80.0, "over": 180.0}
