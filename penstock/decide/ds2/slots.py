@@ -14,7 +14,7 @@ from penstock.dataflow.costs.slots import LEAST_GAIN
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, SlotQuery, SlotWindow
-from penstock.decide.ds2.running import describe_overdue, size_by_running
+from penstock.decide.ds2.running import await_end, describe_overdue, size_by_running
 from penstock.decide.ds2.slot_sizing import (
     MOST_SLOTS,
     Held,
@@ -61,19 +61,19 @@ class _Learned:
     """The need that the tasks of a long batch showed, before any costs were known."""
 
     def repeat_told(
-        self, by_tasks: QuerySizing | NotReady | None, query: SlotQuery, held: Held, overdue: str | None
-    ) -> QuerySizing | NotReady | None:
+        self, by_tasks: QuerySizing | None, query: SlotQuery, held: Held, overdue: str | None
+    ) -> QuerySizing | None:
         """Say what tasks told again while the next batch outlasts its period, on the same slots.
 
         That one may show nothing for minutes. A batch that ends speaks for itself.
         """
-        if isinstance(by_tasks, QuerySizing):
+        if by_tasks is not None:
             self.told = by_tasks
             return by_tasks
         if any(batch.settled for batch in query.batches):
             self.told = None
         if self.told is None or overdue is None or self.told.seen_slots != held.slots:
-            return by_tasks
+            return None
         return replace(self.told, advice=overdue)
 
 
@@ -168,7 +168,7 @@ class SharedSlots:
     def _size(self, query: SlotQuery, learned: _Learned, window: SlotWindow) -> QuerySizing | NotReady:
         lag = find_lag(query, window)
         unfit = find_unknown_source(query) or lag or find_left_out(query)
-        silence = unfit or _find_silence(query)
+        silence = unfit or _find_silence(query, window.end)
         if silence is None and learned.memory.remember(query.batches) == 0:
             silence = NotReady("no batch of the window has usable metrics", "a batch with finite metrics")
         demand = read_demand(query)
@@ -181,23 +181,21 @@ class SharedSlots:
         alone = len(window.queries) == 1
         costs = learned.memory.costs(alone)
         most = self._max_slots if isinstance(costs, NotReady) else _bound_slots(costs.newest, self._max_slots)
-        by_tasks = None if lag else size_by_running(query, demand, held, self._goals, most, window.end)
+        by_tasks = None if lag else size_by_running(query, demand, held, self._goals, most)
         overdue = None if unfit else describe_overdue(query, find_period(query, self._goals))
         if isinstance(costs, NotReady):
             return learned.repeat_told(by_tasks, query, held, overdue) or silence or costs
         # a load that rises need not wait for a batch, whose costs are known; a lower one is shown by batches
         rises = demand.offered_per_second > RISEN * learned.last_offered
         if silence is not None and not rises and overdue is None:
-            return by_tasks if isinstance(by_tasks, QuerySizing) else silence
+            return by_tasks or silence
         sizing = size_query(query, demand, costs, held, alone, self._goals, self._max_slots)
         if silence is not None:
             grows = isinstance(sizing, QuerySizing) and sizing.slots > held.slots
             beside = lag.reason if lag else overdue
             sizing = _speak_for_silence(sizing, beside) if rises or grows else silence
         # costs of before say nothing against a batch whose own tasks show that its source needs more
-        if isinstance(by_tasks, QuerySizing) and (
-            isinstance(sizing, NotReady) or sizing.slots < by_tasks.slots
-        ):
+        if by_tasks is not None and (isinstance(sizing, NotReady) or sizing.slots < by_tasks.slots):
             return by_tasks
         return _await_relief(sizing, held, learned.memory)
 
@@ -228,11 +226,14 @@ def _find_missing(window: SlotWindow) -> NotReady | None:
     return held if isinstance(held, NotReady) else None
 
 
-def _find_silence(query: SlotQuery) -> NotReady | None:
-    """Reject windows whose batches tell neither costs nor rates."""
+def _find_silence(query: SlotQuery, now: float) -> NotReady | None:
+    """Reject windows whose batches tell neither costs nor rates; say how far the running one has come."""
+    is_settled = any(batch.settled for batch in query.batches)
+    if not is_settled and query.running is not None:
+        return await_end(query.running, now)
     if not query.batches:
         return NotReady("no batch finished in the window", "a finished batch")
-    if not any(batch.settled for batch in query.batches):
+    if not is_settled:
         return NotReady("executors came or went during the batch, or are new to it", "the next batch")
     read = dict.fromkeys(query.graph.sources, 0.0)
     for batch in query.batches:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -221,6 +222,14 @@ def test_what_waits_counts_with_the_time_to_catch_up():
 def test_nothing_is_given_back_for_part_of_a_batch():
     answer = propose(first_batch(source_stage(0.0001, 40, 400), 60.0), executors=8)
     assert isinstance(answer, NotReady)
+
+
+def test_a_batch_whose_rates_are_unknown_says_how_far_it_has_come():
+    # as of a join in its first batch: which of two sources feeds which stage is not known yet
+    query = replace(first_batch(source_stage(0.01, 40, 400), math.nan), sources={})
+    answer = propose(query)
+    assert isinstance(answer, NotReady)
+    assert "40 of 400 tasks of files are done" in answer.reason and answer.until is not None
 
 
 def test_an_unknown_rate_is_said():
