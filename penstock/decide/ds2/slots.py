@@ -38,6 +38,7 @@ from penstock.decide.policy import (
 )
 from penstock.decide.readings import count_held
 from penstock.errors import BadMetrics
+from penstock.units.figures import seconds as write_seconds
 
 RISEN = 1.2
 """Times the rate at which a query was last sized from which it is sized anew without a batch that ended."""
@@ -197,7 +198,7 @@ class SharedSlots:
         # costs of before say nothing against a batch whose own tasks show that its source needs more
         if by_tasks is not None and (isinstance(sizing, NotReady) or sizing.slots < by_tasks.slots):
             return by_tasks
-        return _await_relief(sizing, held, learned.memory)
+        return sizing if silence else _await_relief(sizing, held, learned.memory)
 
 
 def _speak_for_silence(sizing: QuerySizing | NotReady, beside: str | None) -> QuerySizing | NotReady:
@@ -208,9 +209,10 @@ def _speak_for_silence(sizing: QuerySizing | NotReady, beside: str | None) -> Qu
 
 
 def _await_relief(sizing: QuerySizing | NotReady, held: Held, memory: CostMemory) -> QuerySizing | NotReady:
-    """Let growth wait for one batch more where the newest contradicts the costs that ask for it."""
-    grows = isinstance(sizing, QuerySizing) and sizing.slots > held.slots
-    relief = memory.find_relief() if grows else None
+    """Let growth wait for one batch more where the newest shows that it may not be needed."""
+    if isinstance(sizing, NotReady) or sizing.slots <= held.slots:
+        return sizing
+    relief = memory.find_relief(sizing.demand.offered_per_second)
     return NotReady(relief, "one batch more before it grows") if relief else sizing
 
 
@@ -338,7 +340,17 @@ def _describe_need(need: _Need) -> str:
             f"fits a batch of {load} into {period} with no number of executors: {size} bring it to "
             f"{seconds}, and each executor more would save less than {LEAST_GAIN:.0%}"
         )
-    return f"needs {size} for {load} (batch {seconds} of {period} at {size})"
+    told = f"needs {size} for {load} (batch {seconds} of {period} at {size})"
+    return f"{told}; {_describe_end(need.query, sizing)}" if need.query.single_run else told
+
+
+def _describe_end(query: SlotQuery, sizing: QuerySizing) -> str:
+    """Say when a query that ends by itself will have read its backlog, as its newest batches go."""
+    records = sum(batch.input_records for batch in query.batches)
+    seconds = sum(batch.seconds for batch in query.batches)
+    left = sizing.demand.backlog_records * seconds / records if records > 0 else math.inf
+    when = f", in about {write_seconds(left)} at the present pace" if math.isfinite(left) else ""
+    return f"the query ends by itself when its backlog is read{when}"
 
 
 def _rate(value: float) -> str:

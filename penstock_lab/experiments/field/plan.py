@@ -1,6 +1,7 @@
 """The trials of the field: which job runs with which load, from which size, and how long all take.
 
-Every job is run by Penstock from one executor and from all of them, three of these under a load that changes.
+Every job is run by Penstock from one executor and from all of them, three of these under a load that changes;
+one that ends by itself reads a backlog that is there before it starts, and has no size that keeps up.
 Dynamic allocation and a time without input are left to a few jobs, since the whole is to take two hours. One
 job runs through a day, under Penstock, dynamic allocation and the size that its peak needs.
 """
@@ -43,7 +44,11 @@ LENGTHS = {"under": 120.0, "over": 180.0}
 """Seconds of input. A release waits for `scale_down_delay`, 60 s by default, and before that for batches that
 are not cold: the first ones of six executors take 40 s on two cores, and their backlog as long again."""
 QUICK_LENGTHS = {"under": 80.0, "over": 180.0}
+BACKLOG_SECONDS = 60.0
+"""Seconds whose input is the backlog of a job that ends by itself."""
 MORE_FOR_CHANGE = 30.0
+MOST_START = 60.0
+"""Seconds that a driver may take before and after its batches."""
 SEARCH_SECONDS, DYNAMIC_SECONDS, DAY_SECONDS, IDLE_SECONDS = 40.0, 40.0, 270.0, 90.0
 BESIDE_SECONDS = 30.0
 """Seconds of a trial without input: the driver starts, the last batches end, the output is compared."""
@@ -109,6 +114,16 @@ class FieldTrial:
         """Estimate what it takes in all."""
         return self.seconds + self.idle_seconds + BESIDE_SECONDS
 
+    @property
+    def is_backlog(self) -> bool:
+        """Whether all input is there before the job starts."""
+        return self.job.ends_by_itself
+
+    @property
+    def most_seconds(self) -> float:
+        """Seconds that a backlog may take: those on one executor, twice."""
+        return 2 * BUSY_SLOTS * self.seconds + MOST_START
+
     def describe(self) -> dict[str, str | float]:
         """Return what tells it from other trials, as columns of its row."""
         return {
@@ -140,6 +155,8 @@ def plan_job(job: OrdinaryJob, quick: bool) -> list[FieldTrial]:
 def _plan_start(job: OrdinaryJob, start: str, executors: int, quick: bool) -> FieldTrial:
     load = "steady" if quick else CHANGING.get((job.name, start), "steady")
     seconds = QUICK_LENGTHS[start] if quick else LENGTHS[start]
+    if job.ends_by_itself:
+        seconds = BACKLOG_SECONDS
     waits = start == "over" and job.name in IDLE_JOBS and not quick
     return FieldTrial(
         job,
@@ -181,7 +198,8 @@ def guess_executors(busy_slots: float) -> int:
 
 def estimate_job(job: OrdinaryJob, quick: bool) -> float:
     """Estimate the seconds of a job's trials, with the search for its oracle."""
-    searching = 0.0 if quick else SEARCH_RUNS * plan_search(job, find_rate(job), 1).total_seconds
+    searches = not quick and not job.ends_by_itself
+    searching = SEARCH_RUNS * plan_search(job, find_rate(job), 1).total_seconds if searches else 0.0
     return searching + _add_up(plan_job(job, quick))
 
 

@@ -51,7 +51,9 @@ class Ran:
 
     @property
     def fed_until(self) -> float:
-        """When the input ended."""
+        """When the input ended, or the job that reads a backlog."""
+        if self.trial.is_backlog and self.trace.held:
+            return self.trace.held[-1][0]
         return self.fed_from + self.trial.seconds
 
     @property
@@ -61,7 +63,7 @@ class Ran:
         A steered run that is behind may be catching up, so only a fixed one shows that a size does not do.
         """
         trial, until = self.trial, self.fed_until
-        if self.failure or not trial.ends_steady:
+        if self.failure or not trial.ends_steady or trial.is_backlog:
             return None
         if trial.system == "fixed":
             since = until - (1 - SETTLED_SHARE) * trial.seconds
@@ -87,7 +89,8 @@ def measure_trial(ran: Ran) -> DoneTrial:
     """Take the figures of a trial; the oracle's are still to come."""
     trace, trial = ran.trace, ran.trial
     held_seconds = trace.sum_sizes(ran.fed_from, ran.fed_until)
-    latencies = find_latencies(trace, parse_profile(trial.profile), ran.fed_from, trial.seconds)
+    profile = parse_profile(trial.profile)
+    latencies = [] if trial.is_backlog else find_latencies(trace, profile, ran.fed_from, trial.seconds)
     row = {
         **trial.describe(),
         "oracle_executors": None,
@@ -177,9 +180,9 @@ def _measure_prediction(ran: Ran) -> float | None:
     With a trigger interval that is the median batch, of the query that is busiest for its period, as in
     the prediction. Without one, the prediction is for a batch with the input of `period_seconds`, and a batch
     that runs has the input of the one before it: so the seconds of such a batch are read from a line through
-    those that ran. A day has no last rate to predict for.
+    those that ran. A day has no last rate to predict for, a backlog no rate at all.
     """
-    if ran.trial.system != "penstock" or ran.trial.load == DAY:
+    if ran.trial.system != "penstock" or ran.trial.load == DAY or ran.trial.is_backlog:
         return None
     final = ran.trace.held_at(ran.fed_until)
     predicted = [

@@ -34,6 +34,18 @@ def cold_then_warm(warm: int) -> SlotQuery:
     return query_window(chain(cold), tuple(batches), {"score": 520.0}, period=5.0)
 
 
+def test_a_run_that_ends_by_itself_is_sized_by_its_backlog_and_says_when_it_ends():
+    # batches of 1,000 records, one after the other; none come while it runs
+    query = TrueQuery((TrueStage("flatmap", 10, 0.01, 0.002), TrueStage("count", 10, 0.01, 0.001)))
+    batches = query.runs((1000.0,) * 6, 5)
+    run = query_window(chain(query), batches, {"flatmap": 0.0}, backlog=60_000.0, period=None)
+    answer = SharedSlots(Goals()).propose(window(replace(run, single_run=True), executors=1))
+    assert isinstance(answer, Hold)
+    # 60 batches more of these
+    left = f"in about {60 * batches[0].seconds:.1f} s at the present pace"
+    assert f"ends by itself when its backlog is read, {left}" in answer.reason
+
+
 def test_growth_waits_where_the_newest_batch_cost_far_less_than_those_before():
     answers = [
         SharedSlots(Goals()).propose(window(cold_then_warm(warm), executors=6, cores=1)) for warm in range(3)
