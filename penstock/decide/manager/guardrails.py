@@ -290,8 +290,8 @@ class LargestStepUp:
             return int(min(wanted, known, max(held + 1, math.floor(held * self.times))))
 
         reason = (
-            f"one action grows to at most {self.times:g} times what is held, and beyond the largest size seen "
-            f"only as far as two decisions agree, or to {FAR} times that size by one"
+            f"one action grows to at most {self.times:g} times what is held, and beyond the largest size "
+            f"seen only as far as two decisions agree, or to {FAR} times that size by one"
         )
         return limit_change(self.name, scale, situation.held, bound, reason)
 

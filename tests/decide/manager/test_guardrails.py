@@ -257,7 +257,7 @@ def test_a_small_factor_still_lets_one_executor_come():
     ],
 )
 def test_beyond_the_sizes_seen_growth_goes_as_far_as_decisions_agree(seen, needs, left):
-    """Cold batches asked for 24 executors where eight were asked for a window later, and twelve were ordered."""
+    """Cold batches asked for 24 executors, a window later for eight, and twelve were ordered."""
     asked = decisions(*((90.0 + number, need) for number, need in enumerate(needs)))
     change = scale(12)
     told = replace(change, expected=replace(change.expected, figures={SEEN_EXECUTORS: float(seen)}))
