@@ -1,9 +1,9 @@
 """The trials of the field: which job runs with which load, from which size, and how long all take.
 
-Every job is run by Penstock from one executor and from all of them, three of these under a load that changes;
-one that ends by itself reads a backlog that is there before it starts, and has no size that keeps up.
-Dynamic allocation and a time without input are left to a few jobs, since the whole is to take two hours. One
-job runs through a day, under Penstock, dynamic allocation and the size that its peak needs.
+Every job is run by Penstock from one executor and from all of them, three of these under a load that changes.
+One that ends by itself reads a backlog that is there before it starts, from one executor; no size keeps up
+with it. Dynamic allocation and a time without input are left to a few jobs, since the whole is to take two
+hours. One job runs through a day, under Penstock, dynamic allocation and the size that its peak needs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HOST = HostShape(cores=1, cpu=0.2)
 BUSY_SLOTS, DAY_BUSY_SLOTS = 2.2, 4.0
 """Slots that records keep busy, and those of a day at its peak: what tasks and batches cost comes on top."""
 
-LENGTHS = {"under": 120.0, "over": 180.0}
+LENGTHS = {"under": 90.0, "over": 160.0}
 """Seconds of input. A release waits for `scale_down_delay`, 60 s by default, and before that for batches that
 are not cold: the first ones of six executors take 40 s on two cores, and their backlog as long again."""
 QUICK_LENGTHS = {"under": 80.0, "over": 180.0}
@@ -49,7 +49,7 @@ BACKLOG_SECONDS = 60.0
 MORE_FOR_CHANGE = 30.0
 MOST_START = 60.0
 """Seconds that a driver may take before and after its batches."""
-SEARCH_SECONDS, DYNAMIC_SECONDS, DAY_SECONDS, IDLE_SECONDS = 40.0, 40.0, 270.0, 90.0
+SEARCH_SECONDS, DYNAMIC_SECONDS, DAY_SECONDS, IDLE_SECONDS = 40.0, 40.0, 240.0, 90.0
 BESIDE_SECONDS = 30.0
 """Seconds of a trial without input: the driver starts, the last batches end, the output is compared."""
 GROUND_SECONDS = 30.0
@@ -145,7 +145,9 @@ def find_rate(job: OrdinaryJob, busy_slots: float = BUSY_SLOTS, host: HostShape 
 def plan_job(job: OrdinaryJob, quick: bool) -> list[FieldTrial]:
     """Return the trials of a job that are steered."""
     sizes = {"under": 1, "over": WORKERS}
-    starts = (QUICK_STARTS[job.name],) if quick else ("under", "over")
+    starts = ("under",) if job.ends_by_itself else ("under", "over")
+    if quick:
+        starts = (QUICK_STARTS[job.name],)
     trials = [_plan_start(job, start, sizes[start], quick) for start in starts]
     if job.name in DYNAMIC_JOBS and not quick:
         trials.append(FieldTrial(job, "dynamic-allocation", "under", 1, find_rate(job), DYNAMIC_SECONDS))
