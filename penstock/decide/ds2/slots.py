@@ -209,11 +209,21 @@ def _speak_for_silence(sizing: QuerySizing | NotReady, beside: str | None) -> Qu
 
 
 def _await_relief(sizing: QuerySizing | NotReady, held: Held, memory: CostMemory) -> QuerySizing | NotReady:
-    """Let growth wait for one batch more where the newest shows that it may not be needed."""
+    """Keep what is held for one batch more where the newest shows that growth may not be needed."""
     if isinstance(sizing, NotReady) or sizing.slots <= held.slots:
         return sizing
     relief = memory.find_relief(sizing.demand.offered_per_second)
-    return NotReady(relief, "one batch more before it grows") if relief else sizing
+    if relief is None:
+        return sizing
+    waits = f"{sizing.slots} slots, which costs so far ask for, wait for one batch more: {relief}"
+    return replace(
+        sizing,
+        slots=held.slots,
+        batch_seconds=sizing.seconds_on(held.slots),
+        feasible=True,
+        advice=waits,
+        may_shrink=False,
+    )
 
 
 def _bound_slots(costs: QueryCosts, most: int) -> int:
