@@ -155,6 +155,26 @@ def test_what_tasks_told_stands_while_the_next_batch_outlasts_its_period(executo
         assert answer.parallelism == told.parallelism and "has run for 20 s: 0 of 4 tasks" in answer.reason
 
 
+@pytest.mark.parametrize(
+    ("end", "began", "grows"),
+    [(60.0, -50.0, False), (110.0, -50.0, True), (60.0, 42.0, True)],
+    ids=["soon after", "a minute later", "by a batch begun since"],
+)
+def test_a_batch_in_which_executors_came_asks_for_more_only_after_a_minute(end, began, grows):
+    """Its tasks were cold: by them 1 executor became 3, and 30 s later, still in the same batch, 6."""
+    policy, stage = SharedSlots(Goals()), source_stage(0.02, 40, 400)
+    told = window(first_batch(stage, 330.0), executors=1, cores=2)
+    assert isinstance(policy.propose(replace(told, end=30.0)), Scale)
+    assert stage.done is not None
+    stage = replace(stage, done=replace(stage.done, wall_seconds=end - began))
+    query = first_batch(stage, 330.0, seconds=end - began, new_slots=2)
+    assert query.running is not None
+    query = replace(query, running=replace(query.running, start=began, slots=4))
+    for moment in (40.0, end):
+        answer = policy.propose(replace(window(query, executors=2, cores=2), end=moment))
+    assert isinstance(answer, Scale if grows else NotReady)
+
+
 def test_a_batch_that_ends_in_time_takes_back_what_tasks_told():
     policy = SharedSlots(Goals())
     policy.propose(window(first_batch(source_stage(0.01, 40, 400), 330.0), executors=1, cores=2))
