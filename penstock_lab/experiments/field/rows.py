@@ -22,8 +22,8 @@ from penstock_lab.experiments.field.trace import (
 )
 from penstock_lab.experiments.measurement import Row
 
-SETTLED_SHARE = 0.5
-"""The part of a fixed run that counts: before, Python starts and code is compiled."""
+SETTLED_SHARE = 0.35
+"""The last part of a fixed run counts: before, Python starts and code is compiled."""
 LAST_SECONDS = 50.0
 """The end of a steered run, in which its batches are compared with the prediction."""
 SHOWN_SECONDS = 35.0
@@ -66,7 +66,7 @@ class Ran:
         if self.failure or not trial.ends_steady or trial.is_backlog:
             return None
         if trial.system == "fixed":
-            since = until - (1 - SETTLED_SHARE) * trial.seconds
+            since = until - SETTLED_SHARE * trial.seconds
             return keeps_up(self.trace, trial.rate, since, until, trial.find_period)
         since = until - SHOWN_SECONDS
         held = self.trace.unchanged_since(until) <= since

@@ -27,22 +27,22 @@ BACKLOG = find_job("available-now")
 QUICK = [find_job(name) for name in plan.QUICK_STARTS]
 
 
-def test_the_whole_takes_two_hours_and_a_quick_run_less_than_ten_minutes():
-    assert plan.estimate_field([*ALL, BACKLOG], quick=False) <= 2 * 3600
+def test_the_whole_takes_little_more_than_two_hours_and_a_quick_run_less_than_ten_minutes():
+    assert plan.estimate_field([*ALL, BACKLOG], quick=False) <= 2.3 * 3600
     assert plan.estimate_field(QUICK, quick=True) < 600
 
 
 def test_an_estimate_adds_up_by_hand():
     job = find_job("no-trigger")
-    # 90 + 30, 160 + 90 idle + 30, and 1.2 searches of six periods of 10 s + 30
-    assert plan.estimate_job(job, quick=False) == pytest.approx(120 + 280 + 1.2 * 90)
+    # 90 + 30, 160 + 90 idle + 30, and 1.2 searches of 100 s + 30
+    assert plan.estimate_job(job, quick=False) == pytest.approx(120 + 280 + 1.2 * 130)
     assert plan.estimate_job(job, quick=True) == pytest.approx(80 + 30)
     # three days of 240 + 30, 90 idle after one, two searches
-    assert plan.estimate_day(job) == pytest.approx(3 * 270 + 90 + 2 * 90)
+    assert plan.estimate_day(job) == pytest.approx(3 * 270 + 90 + 2 * 130)
 
 
 @pytest.mark.parametrize(
-    ("job", "seconds"), [("numpy-scoring", 40), ("large-files", 60), ("no-trigger", 60), ("two-queries", 90)]
+    ("job", "seconds"), [("numpy-scoring", 100), ("large-files", 100), ("two-queries", 120)]
 )
 def test_a_fixed_run_has_several_periods_of_the_slowest_query_or_file(job, seconds):
     assert plan.plan_search(find_job(job), 10.0, 2).seconds == seconds
