@@ -27,7 +27,14 @@ from penstock.runtime.fallback import NoMetrics
 from penstock.runtime.follow_up import FollowUp, MeasuredEffect, conclude_left_open
 from penstock.runtime.ports import Actuator, Ports, Withdrawer
 from penstock.runtime.timeline import RecentTimeline
-from penstock.runtime.under_way import UNNEEDED_WINDOWS, UnderWay, grows, is_enough, is_growth
+from penstock.runtime.under_way import (
+    SIZE_FIRST_SECONDS,
+    UNNEEDED_WINDOWS,
+    UnderWay,
+    grows,
+    is_enough,
+    is_growth,
+)
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +88,7 @@ class Loop:
         self._failures = 0
         self._last_error: str | None = None
         self._next_at = self._last_now = float("-inf")
+        self._begun, self._is_sized = float("inf"), False
         self._fresh_from, self._stale_because = float("-inf"), ""
 
     def tick(self, now: float) -> Cycle:
@@ -126,6 +134,7 @@ class Loop:
         if seen is None or self.paused:
             return
         answer = self._answer(seen)
+        self._is_sized = self._is_sized or not isinstance(answer, NotReady)
         judged = seen.window if isinstance(seen, NoBatchYet) else window
         verdict = self._judge(now, seen, judged, answer)
         move = self._propose_move(now, window) if window is not None else None
@@ -194,6 +203,7 @@ class Loop:
         self._reconciled = True
 
     def _mind_the_clock(self, now: float) -> None:
+        self._begun = min(self._begun, now)
         if now < self._last_now:
             self._distrust_before(now, "the clock went back")
             self._follow_up.clock_went_back(now)
@@ -277,8 +287,13 @@ class Loop:
         return Waiting(str(answer), answer.until)
 
     def _propose_move(self, now: float, window: ApplicationWindow) -> MoveState | None:
-        """Ask the mover, unless a guardrail forbids every move: planning one reads the files of all bins."""
+        """Ask the mover, unless a guardrail forbids every move: planning one reads the files of all bins.
+
+        In the first minute the size comes first, since nothing is decided while state moves.
+        """
         if self.mover is None or self.actuator is None or self.manager.object_to_moves() is not None:
+            return None
+        if not self._is_sized and now < self._begun + SIZE_FIRST_SECONDS:
             return None
         return self.mover.propose(now, window)
 

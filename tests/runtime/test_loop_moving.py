@@ -88,11 +88,8 @@ def a_loop(
     return Loop(APPLICATION, ports, LoopSettings(policy_interval=10.0)), actuator, manager
 
 
-@pytest.mark.parametrize("answer", [Hold("the size is right"), NotReady("it warms up", "a window")])
-def test_where_the_size_stays_state_moves_and_is_recorded_like_any_action(
-    journal: Journal, answer: Proposal | NotReady
-):
-    loop, actuator, manager = a_loop(journal, answer, MOVE)
+def test_where_the_size_stays_state_moves_and_is_recorded_like_any_action(journal: Journal):
+    loop, actuator, manager = a_loop(journal, Hold("the size is right"), MOVE)
     assert loop.tick(10.0).action == MOVE
     assert actuator.begun == [MOVE]
     assert loop.tick(11.0).outcome == MOVED
@@ -103,6 +100,17 @@ def test_where_the_size_stays_state_moves_and_is_recorded_like_any_action(
     (decision, *_) = journal.decisions(APPLICATION)
     assert decision.answer["moves"] == [["q/0/3", "1", "2"], ["q/0/5", "1", "2"]]
     assert manager.started == [] and manager.ended == []
+
+
+@pytest.mark.parametrize(("seconds", "moves"), [(50.0, False), (60.0, True)])
+def test_state_stays_for_a_minute_where_nothing_is_known_of_the_size_yet(
+    journal: Journal, seconds: float, moves: bool
+):
+    """A move over the first, cold batches held up the first decision."""
+    loop, actuator, _ = a_loop(journal, NotReady("it warms up", "a window"), *[MOVE] * 2)
+    loop.tick(10.0)
+    loop.tick(10.0 + seconds)
+    assert actuator.begun == ([MOVE] if moves else [])
 
 
 @pytest.mark.parametrize(
