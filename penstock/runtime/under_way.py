@@ -16,9 +16,6 @@ HIGHER_LOAD = 1.2
 LONG_MOVE = 60.0
 """Seconds after which a move of state gives way at the same load, too: a backlog makes its batches long."""
 
-SIZE_FIRST_SECONDS = 60.0
-"""Seconds after the start in which state stays until something is known of the size."""
-
 UNNEEDED_WINDOWS = 2
 """Windows in a row that must need no more than is there before an order for executors is withdrawn."""
 
