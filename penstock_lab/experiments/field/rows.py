@@ -189,7 +189,7 @@ def _measure_prediction(ran: Ran) -> float | None:
         figures
         for decision in ran.decisions
         if decision.last_at < ran.fed_until - LAST_SECONDS / 2
-        and (figures := _predict_for(decision.answer, final)) is not None
+        and (figures := _predict_for(decision.answer, ran.trace.held_at(decision.last_at), final)) is not None
     ]
     if not predicted:
         return None
@@ -218,10 +218,10 @@ def fit_seconds(batches: Sequence[DoneBatch], records: float) -> float | None:
     return seconds if seconds > 0 else None
 
 
-def _predict_for(answer: Mapping[str, Any], size: int) -> Mapping[str, float] | None:
-    """Return the figures of the batch that an answer predicts, if it is about this size."""
+def _predict_for(answer: Mapping[str, Any], held: int, size: int) -> Mapping[str, float] | None:
+    """Return the figures of the batch that an answer predicts, if it is about this size, as a hold of it is."""
     figures: Mapping[str, float] = {}
-    if answer["kind"] == "hold":
+    if answer["kind"] == "hold" and held == size:
         figures = answer["figures"]
     elif answer["kind"] == "scale" and answer["parallelism"].get("executors") == size:
         figures = answer["expected"]["figures"]
