@@ -219,7 +219,7 @@ def fit_seconds(batches: Sequence[DoneBatch], records: float) -> float | None:
 
 
 def _predict_for(answer: Mapping[str, Any], held: int, size: int) -> Mapping[str, float] | None:
-    """Return the figures of the batch that an answer predicts, if that has this size (of a hold: what is held)."""
+    """Return the figures of the batch that an answer predicts, if it is about so many executors."""
     figures: Mapping[str, float] = {}
     if answer["kind"] == "hold" and held == size:
         figures = answer["figures"]
