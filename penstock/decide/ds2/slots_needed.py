@@ -63,8 +63,9 @@ def _describe_need(need: SlotsNeeded) -> str:
         load += f" and a backlog of {sizing.demand.backlog_records:,.0f} records"
     seconds, period = f"{sizing.batch_seconds:.1f} s", f"{sizing.period_seconds:.1f} s"
     if not sizing.feasible:
+        brings = "brings" if sizing.slots == 1 else "bring"
         return (
-            f"fits a batch of {load} into {period} with no number of executors: {size} bring it to "
+            f"fits a batch of {load} into {period} with no number of executors: {size} {brings} it to "
             f"{seconds}, and each executor more would save less than {LEAST_GAIN:.0%}"
         )
     told = f"needs {size} for {load} (batch {seconds} of {period} at {size})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from penstock.dataflow.graph import LogicalGraph, Operator
@@ -44,6 +45,18 @@ def test_a_run_that_ends_by_itself_is_sized_by_its_backlog_and_says_when_it_ends
     # 60 batches more of these
     left = f"in about {60 * batches[0].seconds:.1f} s at the present pace"
     assert f"ends by itself when its backlog is read, {left}" in answer.reason
+
+
+def test_it_grows_out_of_batches_that_get_ever_longer_though_a_hot_key_keeps_them_long():
+    """On one slot batches grew without end; eight would have settled at a length, and one was held."""
+    skew = np.array([7.0, 8.0, 5.0, 7.0, 7.0, 53.0, 7.0, 6.0])
+    stages = TrueStage("scan", 3, 0.05, 0.00006), TrueStage("score", 8, 0.98, 0.00051, skew=skew)
+    query = TrueQuery(stages, per_batch=2.1)
+    batches = query.runs((47_000.0, 46_000.0), 1)
+    seen = query_window(chain(query), batches, {"scan": 2900.0}, period=5.0)
+    answer = SharedSlots(Goals()).propose(window(seen, executors=1, cores=1))
+    assert isinstance(answer, Scale) and answer.parallelism[EXECUTORS] > 4
+    assert "with no number of executors" in answer.reason and "53%" in answer.reason
 
 
 def test_growth_waits_where_the_newest_batch_cost_far_less_than_those_before():
