@@ -307,6 +307,7 @@ def _plain_running_stage(stage: RunningStage) -> dict[str, Any]:
         "records": stage.records_done,
         "ages": _round_figures(ages if len(ages) <= MOST_TASKS else _mean(ages)),
         "done": _plain_stage(stage.done) if stage.done is not None else None,
+        "over": stage.is_over,
     }
 
 
@@ -360,6 +361,7 @@ def _running_stage(plain: _Plain) -> RunningStage:
         records_done=float(plain["records"]),
         done=_stage(plain["done"]) if plain["done"] is not None else None,
         running_seconds=np.repeat(ages, max(1, running)) if len(ages) == 1 else ages,
+        is_over=bool(plain.get("over", False)),
     )
 
 

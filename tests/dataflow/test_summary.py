@@ -173,11 +173,12 @@ def test_what_a_running_batch_and_an_idle_source_tell_is_kept_too():
     )
     stage = RunningStage("read", 5, 1, 2, 60.0, done, np.array([3.0, 4.0]))
     waiting = RunningStage("count", 4, 0, 0, 0.0)
+    over = RunningStage("scan", 1, 1, 0, 60.0, done, is_over=True)
     batch = BatchExecution(6, 2.0, 4.0, 4, 60.0, (done,), files=40, listing_seconds=0.7)
     query = replace(
         a_query(),
         batches=(batch,),
-        running=RunningBatch(7, 6.0, 90.0, 4, (stage, waiting), new_slots=2),
+        running=RunningBatch(7, 6.0, 90.0, 4, (stage, waiting, over), new_slots=2),
         idle_seconds=12.5,
     )
     back = read_slot_query(kept(query))
@@ -185,7 +186,8 @@ def test_what_a_running_batch_and_an_idle_source_tell_is_kept_too():
     assert back.batches[0].stages[0].cpu_seconds.tolist() == [0.4]
     assert back.running is not None
     assert replace(back.running, stages=()) == replace(query.running, stages=())
-    first, second = back.running.stages
+    first, second, third = back.running.stages
+    assert (first.is_over, third.is_over) == (False, True)
     assert (first.tasks_total, first.tasks_done, first.tasks_running, first.records_done) == (5, 1, 2, 60.0)
     assert same_columns(first.done, done) and first.running_seconds.tolist() == [3.0, 4.0]
     assert (second.done, second.running_seconds.tolist()) == (None, [])

@@ -1,4 +1,4 @@
-"""The tasks of one long batch tell by themselves of too few slots for its source, or when it ends.
+"""The tasks of one long batch tell by themselves of too few slots for its stages, or when it ends.
 
 The batch is still running, or has just ended. It counts where costs cannot be fitted yet, and where records
 have become dearer than the costs of before say. Nothing is known of stages that have not begun, so this can
@@ -37,7 +37,7 @@ def size_by_running(
     for batch in (query.running, _find_ended(query)):
         if batch is None:
             continue
-        costs = _measure_source_costs(query, batch)
+        costs = _measure_costs(query, batch)
         if growth := _find_growth(query, batch, costs, demand, held, goals, max_slots):
             return growth
     return None
@@ -75,14 +75,14 @@ def _find_growth(
     goals: Goals,
     max_slots: int,
 ) -> QuerySizing | None:
-    """Return the slots that the source stages of a long batch need, if these are more than are held."""
+    """Return the slots that the stages of a long batch need so far, if these are more than are held."""
     period = find_period(query, goals)
-    rates = {name: rate + demand.backlog[name] / goals.catch_up for name, rate in demand.offered.items()}
+    rates = _find_rates(query, batch, demand, goals, period)
     work = sum(cost * rates[name] for name, cost in costs.items() if name in rates)
     least = math.ceil(min(max_slots, work / goals.utilisation) - 1e-9)
     if batch.seconds < LONG * period or least <= held.slots or _measure_tasks(batch) < LEAST_IN_TASKS:
         return None
-    at_least = f"the tasks of its source alone keep {work:.1f} slots busy; {_describe_progress(batch)}"
+    at_least = f"the stages seen so far keep {work:.1f} slots busy; {_describe_progress(batch)}"
     return QuerySizing(
         slots=least,
         batch_seconds=work * period / least,
@@ -91,7 +91,7 @@ def _find_growth(
         for_backlog=False,
         feasible=True,
         advice=at_least,
-        # on what is held, the batch has already taken longer than its source's work alone
+        # on what is held, the batch has already taken longer than the work of these stages alone
         seconds_on=lambda slots: batch.seconds if slots <= held.slots else work * period / slots,
         load_on=lambda slots: max(1.0, batch.seconds / period) if slots <= held.slots else work / slots,
         seen_slots=held.slots,
@@ -108,15 +108,38 @@ def _measure_tasks(batch: RunningBatch) -> float:
     return seconds / batch.seconds if batch.seconds > 0 else 0.0
 
 
-def _measure_source_costs(query: SlotQuery, batch: RunningBatch) -> dict[str, float]:
-    """Return slot-seconds per record of the source stages that have finished enough tasks.
+def _find_rates(
+    query: SlotQuery, batch: RunningBatch, demand: Demand, goals: Goals, period: float
+) -> dict[str, float]:
+    """Return the records per second that each operator gets, as far as the stages before it are done.
+
+    What a stage after a shuffle costs whatever it gets is spread over its records, so a batch with less than
+    the input of a period tells of its sources alone.
+    """
+    rates = {name: rate + demand.backlog[name] / goals.catch_up for name, rate in demand.offered.items()}
+    over = {stage.operator: stage.done for stage in batch.stages if stage.is_over and stage.done is not None}
+    read = sum(float(over[name].records_in.sum()) for name in query.graph.sources if name in over)
+    if read < demand.offered_per_second * period:
+        return rates
+    names = query.graph.names
+    for name, feeds in zip(names, query.graph.upstream, strict=True):
+        before = [names[number] for number in feeds]
+        if before and all(one in rates and one in over and over[one].records_in.any() for one in before):
+            rates[name] = sum(
+                rates[one] * float(over[one].records_out.sum() / over[one].records_in.sum()) for one in before
+            )
+    return rates
+
+
+def _measure_costs(query: SlotQuery, batch: RunningBatch) -> dict[str, float]:
+    """Return slot-seconds per record of the stages that have finished enough tasks.
 
     The first task of each new slot starts Python and compiles code, so more must have ended.
     """
     found = {}
     fewest = batch.new_slots + 1 if batch.new_slots else 0
     for stage in batch.stages:
-        if stage.operator in query.graph.sources and stage.done is not None and stage.done.tasks >= fewest:
+        if stage.done is not None and stage.done.tasks >= fewest:
             read = stage.done.records_in > 0
             if read.sum() >= FEWEST_TASKS or stage.done.records_in.sum() >= FEWEST_RECORDS:
                 seconds = stage.done.useful_seconds[read] / stage.done.records_in[read]

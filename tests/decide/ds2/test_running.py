@@ -82,6 +82,32 @@ def test_the_first_task_of_each_slot_proves_nothing_in_a_first_batch():
     assert isinstance(propose(first_batch(more, 330.0, new_slots=8), executors=4), Scale)
 
 
+def keyed_batch(source_records: float, done: int, rate: float) -> SlotQuery:
+    """All of its source is done, at 0.1 ms a record; some of eight keyed tasks are, at 10 ms a record."""
+    read = np.full(4, source_records / 4)
+    scanned = StageExecution("files", read, read / 2, read * 1e-4, np.zeros(4), 5.0)
+    source = RunningStage("files", 4, 4, 0, source_records, scanned, is_over=True)
+    keyed = np.full(done, source_records / 16)
+    columns = StageExecution("totals", keyed, keyed, keyed * 0.01, np.zeros(done), 50.0)
+    totals = RunningStage("totals", 8, done, 1, float(keyed.sum()), columns, np.array([9.0]))
+    query = first_batch(source, rate, new_slots=0)
+    assert query.running is not None
+    return replace(query, running=replace(query.running, stages=(source, totals)))
+
+
+def test_the_tasks_after_a_shuffle_tell_as_well_once_all_before_them_are_done():
+    # 660 records/s: 0.07 slots of scanning, and 330 keyed ones of 10 ms; together 3.4 slots, at 80 % 4.2
+    answer = propose(keyed_batch(16_000.0, 5, 660.0))
+    assert isinstance(answer, Scale) and answer.expected.figures["slots_needed"] == 5
+    assert "3.4 slots busy" in answer.reason and "5 of 8 tasks of totals are done" in answer.reason
+
+
+def test_tasks_after_a_shuffle_prove_nothing_while_few_are_done_or_the_batch_has_less_than_a_period():
+    assert isinstance(propose(keyed_batch(1600.0, 1, 310.0)), NotReady), "100 records, one task"
+    # what such tasks cost whatever they get would count for every record
+    assert isinstance(propose(keyed_batch(3200.0, 5, 660.0)), NotReady)
+
+
 def test_slots_that_have_worked_before_prove_with_their_first_task_though_no_costs_are_known():
     # the first batch was left out since its executors were new to it; one task of the second is done
     stage = source_stage(0.01, 1, 3)
