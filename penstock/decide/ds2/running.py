@@ -152,11 +152,18 @@ def await_end(batch: RunningBatch, now: float) -> NotReady:
     left = _estimate_left(batch)
     until = now + left if left is not None else None
     told = f", about {left:.0f} s of its present stage are left" if left else ""
+    if _is_over(batch):
+        told = f"batch {batch.batch_id} has run for {batch.seconds:.0f} s, and all its tasks so far are done"
+        return NotReady(told, "its end")
     return NotReady(f"{_describe_progress(batch)}{told}", "its end", until)
 
 
+def _is_over(batch: RunningBatch) -> bool:
+    return bool(batch.stages) and all(stage.is_over for stage in batch.stages)
+
+
 def _describe_progress(batch: RunningBatch) -> str:
-    if batch.stages and all(stage.is_over for stage in batch.stages):
+    if _is_over(batch):
         return f"batch {batch.batch_id} took {batch.seconds:.0f} s"
     stage = _present_stage(batch.stages)
     if stage is None:
