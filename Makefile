@@ -8,13 +8,14 @@ LOWEST := .venv-lowest
 # a command that is started often would be compiled each time
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-busy test-lowest soak fuzz bench lint docs dist java postgres redis prometheus browser clean
+.PHONY: help demo test test-busy test-lowest test-chart soak fuzz bench lint docs dist java postgres redis prometheus browser clean
 
 help:
 	@echo "make demo    the autopilot at work on a cluster of this machine, under four minutes"
 	@echo "make test    all checks and tests"
 	@echo "make test-busy  all tests three times, with two busy loops beside them"
 	@echo "make test-lowest  the fast tests with the oldest packages that pyproject.toml allows"
+	@echo "make test-chart  the chart of a fleet, rendered by Helm itself, which is built with Go"
 	@echo "make soak    the longest tests on a cluster, which make test leaves out, and an hour of chaos"
 	@echo "make fuzz    the properties with other examples than make test has, and more of them"
 	@echo "make bench   all benchmarks"
@@ -57,6 +58,9 @@ $(LOWEST)/.ready: pyproject.toml penstock_lab/pyproject.toml requirements.txt sc
 
 test-lowest: postgres redis prometheus browser $(LOWEST)/.ready
 	$(LOWEST)/bin/pytest -m "not spark" --numprocesses=auto --session-timeout=1200
+
+test-chart: $(READY)
+	HELM=$$(scripts/setup.sh helm) && HELM=$$HELM $(BIN)/pytest tests/rendered_chart.py
 
 # What takes a minute or more each beside what `test` has already shown in a smaller way.
 # Then chaos, an hour of it: CHAOS_SECONDS=180 is a short one, SEED=7 has the faults of an earlier run again.

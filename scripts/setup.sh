@@ -5,6 +5,7 @@
 # `setup.sh redis` the Redis server that the tests of the Yahoo benchmark talk to,
 # `setup.sh prometheus` the Prometheus, with promtool, that scrapes and checks in the tests of metrics.
 # `setup.sh browser` the Chromium, with its driver, in which the tests look at pages.
+# `setup.sh helm` builds the Helm that renders the chart in deploy/, with Go, and prints where it is.
 # Ends with one line that says what to install where it cannot install it itself.
 set -eu
 
@@ -122,6 +123,19 @@ set_up_browser() {
     command -v chromium >/dev/null 2>&1 || install_first_of chromium || give_up "could not install $needed"
 }
 
+# As old as will do: a newer one asks for a newer Go.
+HELM_VERSION=v3.19.5
+
+set_up_helm() {
+    place=${XDG_CACHE_HOME:-$HOME/.cache}/penstock/helm-$HELM_VERSION
+    if [ ! -x "$place/helm" ]; then
+        command -v go >/dev/null 2>&1 || give_up "the chart's test builds Helm with Go 1.24 or later: install it, and run make again"
+        echo "setup: building Helm $HELM_VERSION, which takes some minutes" >&2
+        GOBIN=$place GOFLAGS=-mod=mod go install "helm.sh/helm/v3/cmd/helm@$HELM_VERSION" >&2 || give_up "Helm could not be built"
+    fi
+    echo "$place/helm"
+}
+
 set_up_postgres() {
     command -v postgres >/dev/null 2>&1 && return
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 && return
@@ -139,5 +153,6 @@ case "${1:-}" in
     redis) set_up_redis ;;
     prometheus) set_up_prometheus ;;
     browser) set_up_browser ;;
-    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh lowest DIRECTORY OTHER | setup.sh java | setup.sh postgres | setup.sh redis | setup.sh prometheus | setup.sh browser" ;;
+    helm) set_up_helm ;;
+    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh lowest DIRECTORY OTHER | setup.sh java | setup.sh postgres | setup.sh redis | setup.sh prometheus | setup.sh browser | setup.sh helm" ;;
 esac
