@@ -20,7 +20,7 @@ help:
 	@echo "make fuzz    the properties with other examples than make test has, and more of them"
 	@echo "make bench   all benchmarks"
 	@echo "make lint    the checks alone: style, types, import direction"
-	@echo "make docs    write docs/configuration.md and docs/metrics.md anew"
+	@echo "make docs    write docs/configuration.md, docs/metrics.md and docs/api.md anew"
 	@echo "make dist    wheel, source, their hashes and a bill of materials (SBOM), in dist/"
 	@echo "make clean   remove what the other targets made"
 
@@ -89,6 +89,8 @@ docs: $(READY)
 	mv docs/configuration.md.new docs/configuration.md
 	$(BIN)/python -m penstock.runtime.telemetry > docs/metrics.md.new
 	mv docs/metrics.md.new docs/metrics.md
+	$(BIN)/python scripts/api.py > docs/api.md.new
+	mv docs/api.md.new docs/api.md
 
 dist: $(READY)
 	rm -rf build dist
