@@ -98,7 +98,8 @@ def check_probe(found: list[dict[str, Any]]) -> None:
     patience = probe["initialDelaySeconds"] + (probe["failureThreshold"] - 1) * probe["periodSeconds"]
     assert patience > INTERVALS * LEASE_SECONDS
     directory = next(one["value"] for one in controller["env"] if one["name"] == "PENSTOCK_RUNTIME_DIRECTORY")
-    assert str(Path(directory).parent) in {one["mountPath"] for one in controller["volumeMounts"]}
+    writable = {one["mountPath"] for one in controller["volumeMounts"] if not one.get("readOnly")}
+    assert {str(Path(directory).parent), controller["workingDir"]} <= writable
 
 
 def check_rights(found: list[dict[str, Any]]) -> None:

@@ -115,7 +115,7 @@ def calls(page: str, *names: str) -> list[ast.Call]:
 
 def test_the_tasks_of_airflow_run_real_commands() -> None:
     run, health, report = [
-        parse_command(shlex.split(literal(call, "bash_command").removeprefix("exec "))[1:])
+        parse_command(shlex.split(literal(call, "bash_command"))[1:])
         for call in calls("airflow.md", "BashOperator")
     ]
     assert run["allow_restart"] and run["script"].name == "clicks.py"

@@ -17,7 +17,7 @@ import numpy as np
 from penstock.dataflow.costs.foresight import CostsFor, Outlook, costs_with_fixed
 from penstock.dataflow.costs.model import QueryCosts, StageCost, batch_seconds
 from penstock.dataflow.costs.slots import predict_batch
-from penstock.dataflow.costs.tasks import spread_shares
+from penstock.dataflow.costs.tasks import MOST_TASKS, spread_shares
 from penstock.dataflow.metrics import Floats
 
 WORTH_A_CHANGE = 0.1
@@ -31,6 +31,10 @@ SLACK = 1e-9
 GIANT = 3.0
 """Periods that one batch over a backlog takes before a limit is worth it."""
 FILE_FORMATS = frozenset({"avro", "binaryFile", "csv", "json", "orc", "parquet", "text", "xml"})
+
+
+STATEFUL = ("State", "Streaming")
+"""Words in the names of plan nodes that keep state, such as FlatMapGroupsWithState, StreamingDeduplicate."""
 
 
 class Lever(Enum):
@@ -178,7 +182,7 @@ def find_lever(operator: str) -> Lever:
         return Lever.FILES if detail in FILE_FORMATS else Lever.SOURCE
     if first.endswith("Scan"):
         return Lever.SOURCE
-    return Lever.STATE if "State" in operator or "SymmetricHashJoin" in operator else Lever.SHUFFLE
+    return Lever.STATE if any(word in operator for word in STATEFUL) else Lever.SHUFFLE
 
 
 def _find_slots(
@@ -188,7 +192,7 @@ def _find_slots(
     period = outlook.period_seconds
     ample = {operator: rate / utilisation for operator, rate in outlook.rates.items()}
     tried: dict[int, float] = {}
-    for slots in _list_sizes(per_executor, most):
+    for slots in _list_sizes(per_executor, min(most, MOST_TASKS)):
         costs = _enlarge(costs_for(slots), outlook, slots, set(Lever))
         tried[slots] = batch_seconds(costs, ample, period, slots)
         if tried[slots] <= period:

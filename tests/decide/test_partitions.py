@@ -57,6 +57,7 @@ def outlook(*stages: StageCost, rate: float = 1000.0, per_batch: float = 0.5, **
         (STATE, Lever.STATE),
         ("StreamingSymmetricHashJoin #2", Lever.STATE),
         ("FlatMapGroupsWithState", Lever.STATE),
+        ("Filter + StreamingDeduplicate", Lever.STATE),
     ],
 )
 def test_the_plan_nodes_tell_what_tasks_follow(operator: str, lever: Lever) -> None:
