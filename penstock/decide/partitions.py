@@ -72,7 +72,8 @@ class MorePartitions:
 class PartitionAdvice:
     """The partitions with which a query could use the slots that its load needs.
 
-    `seconds` is a batch on these slots as the job is, `expected_seconds` with all changes.
+    `seconds` is a batch on these slots as the job is, `expected_seconds` with all changes. Where batches grow
+    for ever these are the next one.
     """
 
     query: str
@@ -80,6 +81,8 @@ class PartitionAdvice:
     period_seconds: float
     seconds: float
     expected_seconds: float
+    grows: bool
+    still_grows: bool
     changes: tuple[MorePartitions, ...]
 
     def describe(self) -> str:
@@ -90,10 +93,12 @@ class PartitionAdvice:
             for change in self.changes
         )
         how = " and ".join(change.describe() for change in self.changes)
+        now = "batches grow for ever, the next" if self.grows else "a batch"
+        then = "as the next " if self.still_grows else ""
         return (
-            f"{self.query}: {short}: on the {self.slots} slots that its load needs a batch takes "
+            f"{self.query}: {short}: on the {self.slots} slots that its load needs {now} takes "
             f"{self.seconds:.1f} s of {self.period_seconds:.1f} s; "
-            f"{self.expected_seconds:.1f} s are expected with {how}"
+            f"{self.expected_seconds:.1f} s are expected {then}with {how}"
         )
 
 
@@ -139,17 +144,18 @@ def advise_on_partitions(
     settle = partial(_settle, outlook.rates, period, slots)
     short = _group_short(costs, outlook, slots)
     levers = set(short)
-    seconds, expected = settle(costs), settle(_enlarge(costs, outlook, slots, levers))
-    if not expected < seconds * (1 - WORTH_A_CHANGE):
+    now, expected = settle(costs), settle(_enlarge(costs, outlook, slots, levers))
+    if not _is_shorter(expected, now, WORTH_A_CHANGE):
         return None
     for lever in sorted(levers, key=lambda one: one.value):
         without = settle(_enlarge(costs, outlook, slots, levers - {lever}))
-        if without <= expected * (1 + NEARLY):
+        if not _is_shorter(expected, without, NEARLY):
             levers, expected = levers - {lever}, without
     changes = tuple(
         _describe_change(lever, short[lever], outlook, slots) for lever in Lever if lever in levers
     )
-    return PartitionAdvice(outlook.query, slots, period, seconds, expected, changes)
+    (grows, seconds), (still_grows, then) = now, expected
+    return PartitionAdvice(outlook.query, slots, period, seconds, then, grows, still_grows, changes)
 
 
 def limit_first_batch(outlook: Outlook, slots: int) -> TriggerLimit | None:
@@ -261,8 +267,13 @@ def _describe_change(lever: Lever, stages: list[StageCost], outlook: Outlook, sl
     return MorePartitions(lever, tuple(stage.operator for stage in stages), fewest, slots)
 
 
-def _settle(rates: Mapping[str, float], period: float, slots: int, costs: QueryCosts) -> float:
-    return predict_batch(costs, rates, period, slots)[1]
+def _settle(rates: Mapping[str, float], period: float, slots: int, costs: QueryCosts) -> tuple[bool, float]:
+    return predict_batch(costs, rates, period, slots)
+
+
+def _is_shorter(then: tuple[bool, float], now: tuple[bool, float], share: float) -> bool:
+    """Tell whether batches no longer grow for ever, or get shorter by this share."""
+    return now[0] if now[0] != then[0] else then[1] < now[1] * (1 - share)
 
 
 def _times(costs: QueryCosts, rates: Mapping[str, float], period: float, slots: int, factor: float) -> float:
