@@ -80,8 +80,8 @@ def test_a_source_with_too_few_partitions_is_told_with_the_effect() -> None:
     assert (change.lever, change.operators, change.tasks, change.wanted) == (Lever.SOURCE, (READ,), 2, 3)
     assert found.describe() == (
         "clicks: MicroBatchScan + Filter has 2 tasks: on the 3 slots that its load needs batches grow for "
-        "ever, the next takes 10.6 s of 10.0 s; 7.3 s are expected with minPartitions=3 for a Kafka source, which cuts its "
-        "partitions into pieces"
+        "ever, the next takes 10.6 s of 10.0 s; 7.3 s are expected with minPartitions=3 for a "
+        "Kafka source, which cuts its partitions into pieces"
     )
 
 
