@@ -204,9 +204,9 @@ class QueryCollector:
         run = self.running
         read = run.read_by_leaf
         for track in self._tracks:
-            if isinstance(track, FileTrack) and len(self._tracks) == len(read) == 1 and track.running_files:
-                # no batch has told the records of a file yet, but this one's tasks have read a part
-                track.expected_records_per_file = sum(read.values()) / track.running_files or math.nan
+            if isinstance(track, FileTrack) and len(self._tracks) == len(read) == 1:
+                # no batch has told the records of its files yet, but this one's tasks have read a part
+                track.expect(sum(read.values()))
         period = self.period_seconds or run.batch.seconds
         offers = [track.measure_offered(start, now, period, at_rest=False) for track in self._tracks]
         return SlotQuery(

@@ -27,9 +27,12 @@ from penstock.runtime.fallback import NoMetrics
 from penstock.runtime.follow_up import FollowUp, MeasuredEffect, conclude_left_open
 from penstock.runtime.ports import Actuator, Ports, Withdrawer
 from penstock.runtime.timeline import RecentTimeline
-from penstock.runtime.under_way import HIGHER_LOAD, UNNEEDED_WINDOWS, UnderWay, grows, is_enough, is_growth
+from penstock.runtime.timing import Timing
+from penstock.runtime.under_way import UNNEEDED_WINDOWS, UnderWay, grows, is_enough, is_growth
 
 log = logging.getLogger(__name__)
+
+LAST_CHANGE = "the last change"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,8 @@ class Loop:
         self._reconciled = False
         self._failures = 0
         self._last_error: str | None = None
-        self._next_at = self._last_now = float("-inf")
-        self._fresh_from, self._stale_because = float("-inf"), ""
+        self._timing = Timing(self.settings.policy_interval)
+        self._is_sized = False
 
     def tick(self, now: float) -> Cycle:
         """Run one cycle; a failure is told in the cycle and never reaches the application."""
@@ -104,10 +107,11 @@ class Loop:
 
     def _steps(self, now: float) -> Iterator[Cycle]:
         """Run the cycle step by step; a yielded cycle survives a failure after it."""
-        self._mind_the_clock(now)
+        if self._timing.take(now):
+            self._follow_up.clock_went_back(now)
         outcome = self._poll(now)
         yield Cycle(now, outcome=outcome)
-        seen = self.source.observe(now) if self._is_due(now) else None
+        seen = self.source.observe(now) if self._timing.is_due(now) else None
         window = seen if isinstance(seen, ApplicationWindow) else None
         yield (cycle := Cycle(now, window, outcome=outcome))
         self.reconcile(now)
@@ -126,6 +130,7 @@ class Loop:
         if seen is None or self.paused:
             return
         answer = self._answer(seen)
+        self._is_sized = self._is_sized or not isinstance(answer, NotReady)
         judged = seen.window if isinstance(seen, NoBatchYet) else window
         verdict = self._judge(now, seen, judged, answer)
         move = self._propose_move(now, window) if window is not None else None
@@ -189,26 +194,10 @@ class Loop:
                 self.record.ended(now, action.action_id, conclude_left_open(now, action, held))
         latest = self.record.actions(self.application, limit=1)
         if latest:
-            self._distrust_before(min(now, latest[-1].ended_at or latest[-1].intended_at), "the last change")
-        self.manager.restore(self._fresh_from if latest else None)
+            changed_at = latest[-1].ended_at or latest[-1].intended_at
+            self._timing.distrust_before(min(now, changed_at), LAST_CHANGE)
+        self.manager.restore(self._timing.fresh_from if latest else None)
         self._reconciled = True
-
-    def _mind_the_clock(self, now: float) -> None:
-        if now < self._last_now:
-            self._distrust_before(now, "the clock went back")
-            self._follow_up.clock_went_back(now)
-            self._next_at = now
-        self._last_now = now
-
-    def _distrust_before(self, moment: float, event: str) -> None:
-        self._fresh_from, self._stale_because = moment, event
-
-    def _is_due(self, now: float) -> bool:
-        interval, late = self.settings.policy_interval, now - self._next_at
-        if late < 0:
-            return False
-        self._next_at = self._next_at + interval if late < interval else now + interval
-        return True
 
     def _poll(self, now: float) -> Outcome | None:
         if self._under_way is None or self.actuator is None:
@@ -234,11 +223,10 @@ class Loop:
             return self._in_first_batch(seen)
         if isinstance(seen, NotReady):
             return seen
-        if seen.start < self._fresh_from:
+        stale = self._timing.find_stale(seen)
+        if stale is not None:
             self._show(seen)
-            until = self._fresh_from + (seen.end - seen.start)
-            return NotReady(f"the window began before {self._stale_because}", "a window after it", until)
-        return self.policy.propose(seen)
+        return stale or self.policy.propose(seen)
 
     def _show(self, window: ApplicationWindow) -> None:
         """Show the policy a window about which it is not asked, if it wants to see those."""
@@ -251,7 +239,7 @@ class Loop:
         Its tasks may show that more executors are needed, its executors that other settings are.
         """
         window = seen.window
-        if not (window.queries or window.sizing) or window.start < self._fresh_from:
+        if not (window.queries or window.sizing) or self._timing.find_stale(window):
             return seen
         answer = self.policy.propose(window)
         if isinstance(answer, Hold):
@@ -277,20 +265,22 @@ class Loop:
         return Waiting(str(answer), answer.until)
 
     def _propose_move(self, now: float, window: ApplicationWindow) -> MoveState | None:
-        """Ask the mover, unless a guardrail forbids every move: planning one reads the files of all bins."""
+        """Ask the mover, unless a guardrail forbids every move: planning one reads the files of all bins.
+
+        In the first minute the size comes first, since nothing is decided while state moves.
+        """
         if self.mover is None or self.actuator is None or self.manager.object_to_moves() is not None:
+            return None
+        if not self._is_sized and self._timing.is_young(now):
             return None
         return self.mover.propose(now, window)
 
     def _give_way(self, now: float, window: ApplicationWindow) -> dict[str, Any]:
-        """Stop a move of state for a size that a higher load asks for; the bins that have moved stay.
-
-        At the same load the size was right when the move began: what looks too small now is the move itself.
-        """
+        """Stop a move of state for a larger size that the load asks for; the bins that have moved stay."""
         under_way = self._under_way
         if self.mover is None or under_way is None or not isinstance(under_way.action, MoveState):
             return {}
-        if measure_load(window).offered <= HIGHER_LOAD * under_way.offered:
+        if not under_way.may_give_way(now, measure_load(window).offered):
             return {}
         answer = self._answer(window)
         verdict = self.manager.judge(now, window, answer)
@@ -362,7 +352,7 @@ class Loop:
 
     def _end(self, now: float, under_way: UnderWay, outcome: Outcome) -> Outcome:
         self._under_way = None
-        self._distrust_before(now, "the last change")
+        self._timing.distrust_before(now, LAST_CHANGE)
         self._follow_up.follow(now, under_way.action_id, outcome, under_way.action.expected.figures)
         if isinstance(under_way.action, Scale):
             self.manager.action_ended(now, under_way.action, outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from penstock.dataflow.readiness import NotReady
@@ -11,6 +12,9 @@ from penstock.decide.verdict import Accepted, Verdict
 
 HIGHER_LOAD = 1.2
 """Times the load at its begin that lets a move of state give way to another size."""
+
+LONG_MOVE = 60.0
+"""Seconds after which a move of state gives way at the same load, too: a backlog makes its batches long."""
 
 UNNEEDED_WINDOWS = 2
 """Windows in a row that must need no more than is there before an order for executors is withdrawn."""
@@ -27,6 +31,15 @@ class UnderWay:
     failed_polls: int = 0
     unneeded: int = 0
     """Windows in a row in which what is there was enough, though more was ordered."""
+
+    def may_give_way(self, now: float, offered: float) -> bool:
+        """Tell whether a move of state gives way to growth at this load; an order by hand never does.
+
+        At the same load the size was right when the move began, and what looks too small in its first batches
+        is the move itself.
+        """
+        is_long = now - self.begun_at > LONG_MOVE and math.isfinite(self.offered)
+        return is_long or offered > HIGHER_LOAD * self.offered
 
 
 def is_growth(verdict: Verdict, window: ApplicationWindow) -> bool:

@@ -16,6 +16,7 @@ from penstock.observe.progress import BatchProgress, BatchTimeline, SourceProgre
 from penstock.observe.running import BegunBatch, ObservedRun
 from penstock.observe.sources.file_log import LoggedFile
 from penstock.observe.sources.files import FilesSeen
+from penstock.observe.sources.listing import ListedFile
 from penstock.observe.stages import OperatorOutline, TaskTable
 
 CHAIN = (OperatorOutline("scan", (), False), OperatorOutline("count", ("scan",), True))
@@ -255,7 +256,7 @@ def taken(entry, *moments):
 
 def test_files_that_wait_are_a_backlog_in_records():
     words = collector()
-    waiting = {f"/data/in/{n}": 0.0 for n in range(30)}
+    waiting = {f"/data/in/{n}": ListedFile(0.0) for n in range(30)}
     logged = (LoggedFile("/data/in/0", 0.0, 0),)
     words.look([FILES], {0: FilesSeen(2.5, logged, waiting)})
     words.add(files_batch(0, 0.0, 100), CHAIN[:1])
@@ -272,7 +273,7 @@ def test_files_that_arrive_are_an_offer_in_records():
     words = collector()
     words.look([FILES], {0: FilesSeen(2.5, taken(0, 0.5), {})})
     words.add(files_batch(0, 0.0, 100), CHAIN[:1])
-    waiting = {f"/data/in/new{n}": 4.0 + n for n in range(9)}
+    waiting = {f"/data/in/new{n}": ListedFile(4.0 + n) for n in range(9)}
     words.look([FILES], {0: FilesSeen(12.5, taken(1, 3.0), waiting)})
     words.add(files_batch(1, 5.0, 100), CHAIN[:1])
     assert words.window(2.5, 12.5).sources["scan"].offered_per_second == pytest.approx(100)
@@ -476,7 +477,7 @@ def test_the_first_batch_shows_the_operators_while_it_runs():
 def test_files_of_a_first_batch_are_weighed_by_what_its_tasks_have_read():
     """Half of the tasks have read 50 records of 10 files, so a file has 10; one comes every 2 s."""
     words = collector()
-    written = {f"/data/in/{n}": 100.0 + 2 * n for n in range(16)}
+    written = {f"/data/in/{n}": ListedFile(100.0 + 2 * n) for n in range(16)}
     words.look([FILES], {0: FilesSeen(130.0, taken(0, *range(60, 80, 2)), written)})
     words.running = ObservedRun(running_batch(), CHAIN)
     rate = words.window(110.0, 130.0).sources["scan"]

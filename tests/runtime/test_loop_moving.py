@@ -88,11 +88,8 @@ def a_loop(
     return Loop(APPLICATION, ports, LoopSettings(policy_interval=10.0)), actuator, manager
 
 
-@pytest.mark.parametrize("answer", [Hold("the size is right"), NotReady("it warms up", "a window")])
-def test_where_the_size_stays_state_moves_and_is_recorded_like_any_action(
-    journal: Journal, answer: Proposal | NotReady
-):
-    loop, actuator, manager = a_loop(journal, answer, MOVE)
+def test_where_the_size_stays_state_moves_and_is_recorded_like_any_action(journal: Journal):
+    loop, actuator, manager = a_loop(journal, Hold("the size is right"), MOVE)
     assert loop.tick(10.0).action == MOVE
     assert actuator.begun == [MOVE]
     assert loop.tick(11.0).outcome == MOVED
@@ -103,6 +100,17 @@ def test_where_the_size_stays_state_moves_and_is_recorded_like_any_action(
     (decision, *_) = journal.decisions(APPLICATION)
     assert decision.answer["moves"] == [["q/0/3", "1", "2"], ["q/0/5", "1", "2"]]
     assert manager.started == [] and manager.ended == []
+
+
+@pytest.mark.parametrize(("seconds", "moves"), [(50.0, False), (60.0, True)])
+def test_state_stays_for_a_minute_where_nothing_is_known_of_the_size_yet(
+    journal: Journal, seconds: float, moves: bool
+):
+    """A move over the first, cold batches held up the first decision."""
+    loop, actuator, _ = a_loop(journal, NotReady("it warms up", "a window"), *[MOVE] * 2)
+    loop.tick(10.0)
+    loop.tick(10.0 + seconds)
+    assert actuator.begun == ([MOVE] if moves else [])
 
 
 @pytest.mark.parametrize(
@@ -246,11 +254,29 @@ def test_state_that_moves_gives_way_to_a_higher_load_that_needs_more(
     assert loop.tick(40.0).action == (None if wanted == 2 else a_scale(wanted))
 
 
+@pytest.mark.parametrize(("seconds", "wanted", "stops"), [(50, 4, False), (70, 4, True), (70, 2, False)])
+def test_state_that_moves_for_long_gives_way_to_growth_at_the_same_load_too(
+    journal: Journal, seconds: int, wanted: int, stops: bool
+):
+    """Over a backlog a batch may take most of a minute, and a move some of them: nothing else was decided."""
+    loop, actuator, _ = a_loop(journal, Hold("the size is right"), MOVE)
+    loop.source = FakeSource(answers=[offering(10.0, 100.0), offering(10.0 + seconds, 100.0)])
+    loop.policy = FixedPolicy(Hold("the size is right"), a_scale(wanted))
+    actuator.polls = 2
+    loop.tick(10.0)
+
+    loop.tick(10.0 + seconds)
+
+    assert isinstance(loop.mover, FakeMover)
+    assert loop.mover.stopped == (["the load asks for another size"] if stops else [])
+
+
 def test_an_order_by_hand_does_not_give_way(journal: Journal):
     loop, actuator, _ = a_loop(journal, a_scale(4))
     loop.order(MOVE)
     actuator.polls = 2
-    loop.source = FakeSource(answers=[NotReady("it warms up", "a window"), offering(20.0, 900.0)])
-    loop.tick(10.0)
-    loop.tick(20.0)
+    answers = [NotReady("it warms up", "a window"), offering(20.0, 900.0), offering(90.0, 900.0)]
+    loop.source = FakeSource(answers=answers)
+    for now in (10.0, 20.0, 90.0):
+        loop.tick(now)
     assert isinstance(loop.mover, FakeMover) and loop.mover.stopped == []

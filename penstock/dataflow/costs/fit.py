@@ -26,6 +26,9 @@ MOST_STRETCH = 1.5
 FEWEST_TASKS = 3
 """With fewer samples of a stage one straggler would be the majority."""
 
+MINOR_SHARE = 0.1
+"""The share of all useful time up to which a stage's first task is believed: errors there change little."""
+
 HUBER_ROUNDS, BISQUARE_ROUNDS = 4, 8
 """Huber first, because it has one minimum; bisquare then forgets far outliers altogether."""
 
@@ -68,10 +71,12 @@ def fit_costs(
     if not batches:
         return NotReady("no batch has finished", "a finished batch")
     stages: list[StageCost] = []
-    before = _runs_by_operator(larger)
-    for operator, runs in _runs_by_operator(batches).items():
+    before, seen = _runs_by_operator(larger), _runs_by_operator(batches)
+    minor = MINOR_SHARE * sum(map(_sum_useful, seen.values()))
+    for operator, runs in seen.items():
         known = (known_slopes or {}).get(operator), _bound_slope(before.get(operator, []))
-        stage = _fit_stage(operator, runs, len(batches), known)
+        fewest = 1 if _sum_useful(runs) <= minor else FEWEST_TASKS
+        stage = _fit_stage(operator, runs, len(batches), known, fewest)
         if isinstance(stage, StageCost):
             stage = replace(
                 stage, growth=_fit_growth([*before.get(operator, []), *runs], operator in sources)
@@ -143,10 +148,16 @@ def _fit_tasks(runs: _Runs, batches: int | None = None) -> Line:
     return fit_line(records, seconds, weigh_by_age(age), group)
 
 
-def _fit_stage(operator: str, runs: _Runs, batches: int, known: _KnownSlope) -> StageCost | NotReady:
+def _sum_useful(runs: _Runs) -> float:
+    return sum(float(run.stage.useful_seconds.sum()) for run in runs)
+
+
+def _fit_stage(
+    operator: str, runs: _Runs, batches: int, known: _KnownSlope, fewest: int
+) -> StageCost | NotReady:
     tasks = sum(run.stage.tasks for run in runs)
-    if tasks < FEWEST_TASKS:
-        return NotReady(f"{operator} has shown {tasks} tasks", f"{FEWEST_TASKS} tasks of {operator}")
+    if tasks < fewest:
+        return NotReady(f"{operator} has shown {tasks} tasks", f"{fewest} tasks of {operator}")
     if any(run.stage.records_in.any() for run in runs) and not any(
         run.stage.useful_seconds.any() for run in runs
     ):

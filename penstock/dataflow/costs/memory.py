@@ -29,6 +29,9 @@ SHIFTED = 1.3
 code that has warmed up, another input, a service that got slower."""
 
 
+SHORTER = 0.9
+"""The share of the batch before it that a batch may take at most to count as shorter."""
+
 FAR_LARGER = 2.0
 """Times the records of the newest batches from which an older one tells what they cannot."""
 
@@ -67,10 +70,15 @@ class CostMemory:
         newest = list(earlier)[-self._slot_counts_kept :]
         self._earlier, self._fits = {costs.slots: costs for costs in newest}, {}
 
-    def find_relief(self) -> str | None:
-        """Say that the newest batch took far less work than those before it tell, on the same slots."""
+    def find_relief(self, offered_per_second: float) -> str | None:
+        """Say that the newest batch took far less work than those before it tell, on the same slots.
+
+        Or that batches get shorter by themselves while they read more than is offered, as code warms up.
+        """
         slots = self._list_believed()[-1]
         batches = self._batches[slots]
+        if shorter := _tell_shorter(batches[-2:], offered_per_second):
+            return shorter
         before = self._fit_batches(slots, batches[:-1])
         if isinstance(before, NotReady) or (miss := _measure_miss(before, batches[-1])) >= 1 / SHIFTED:
             return None
@@ -230,6 +238,16 @@ def _find_larger(
         if batch.slots == slots and batch.input_records > least:
             newest[math.frexp(batch.input_records)[1]] = batch
     return tuple(newest.values())
+
+
+def _tell_shorter(batches: Sequence[BatchExecution], offered_per_second: float) -> str | None:
+    if len(batches) < 2:
+        return None
+    before, newest = batches
+    reads_more = newest.input_records > offered_per_second * newest.seconds
+    if not reads_more or newest.seconds > SHORTER * before.seconds:
+        return None
+    return f"batches get shorter by themselves: {before.seconds:.1f} s, then {newest.seconds:.1f} s"
 
 
 def _operators(costs: QueryCosts) -> set[str]:

@@ -31,19 +31,16 @@ compile code."""
 
 
 def size_by_running(
-    query: SlotQuery, demand: Demand, held: Held, goals: Goals, max_slots: int, now: float
-) -> QuerySizing | NotReady | None:
-    """Size a query by its running batch, or by the newest that ended: growth its source needs in any case.
-
-    Where they ask for none, say when the running batch may end; None where no batch is known to run.
-    """
+    query: SlotQuery, demand: Demand, held: Held, goals: Goals, max_slots: int
+) -> QuerySizing | None:
+    """Size a query by its running batch, or by the newest that ended: growth its source needs in any case."""
     for batch in (query.running, _find_ended(query)):
         if batch is None:
             continue
         costs = _measure_source_costs(query, batch)
         if growth := _find_growth(query, batch, costs, demand, held, goals, max_slots):
             return growth
-    return None if query.running is None else _await_end(query.running, now)
+    return None
 
 
 def describe_overdue(query: SlotQuery, period: float) -> str | None:
@@ -127,7 +124,7 @@ def _measure_source_costs(query: SlotQuery, batch: RunningBatch) -> dict[str, fl
     return found
 
 
-def _await_end(batch: RunningBatch, now: float) -> NotReady:
+def await_end(batch: RunningBatch, now: float) -> NotReady:
     """Say how far a batch has come, and when its present stage may end."""
     left = _estimate_left(batch)
     until = now + left if left is not None else None

@@ -187,10 +187,13 @@ def _choose_slots(
         return last if last is not None and sticks and not target.for_backlog else need.slots
     if need.slots < held.slots:
         return need.slots
-    on_held = _settle(costs_for, target.rates, period, held.slots)
+    endless, seconds = predict_batch(costs_for(held.slots), target.rates, period, held.slots)
+    endless_then, _ = predict_batch(costs_for(need.slots), target.rates, period, need.slots)
+    # the length of one batch of an endless row says nothing beside the length at which others settle
+    shorter = need.batch_seconds < seconds * (1 - WORTH_A_CHANGE)
+    helps = shorter if endless == endless_then else endless
     # whatever is added, an operator that cannot be scaled stays the bottleneck
-    helps = need.limiting not in fixed and need.batch_seconds < on_held * (1 - WORTH_A_CHANGE)
-    return need.slots if helps else held.slots
+    return need.slots if helps and need.limiting not in fixed else held.slots
 
 
 def _avoid_wave(search: _SearchSlots, target: _Target, period: float, goals: Goals, held: Held) -> SlotNeed:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from penstock.dataflow.costs.foresight import Outlook
 from penstock.dataflow.costs.memory import CostMemory
 from penstock.dataflow.costs.model import QueryCosts, read_costs, write_costs
-from penstock.dataflow.costs.slots import LEAST_GAIN
-from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.readiness import NotReady
 from penstock.dataflow.window import EXECUTORS, SlotQuery, SlotWindow
-from penstock.decide.ds2.running import describe_overdue, size_by_running
+from penstock.decide.ds2.query_memory import QueryMemory
+from penstock.decide.ds2.running import await_end, describe_overdue, size_by_running
 from penstock.decide.ds2.slot_sizing import (
     MOST_SLOTS,
     Held,
@@ -23,6 +22,7 @@ from penstock.decide.ds2.slot_sizing import (
     read_demand,
     size_query,
 )
+from penstock.decide.ds2.slots_needed import SlotsNeeded, describe_needs
 from penstock.decide.faults import find_lag, find_left_out, find_sleep, find_unknown_source
 from penstock.decide.goals import Goals
 from penstock.decide.policy import (
@@ -49,48 +49,12 @@ QUERIES_KEPT = 64
 """Applications may start and stop queries without end, so the oldest are forgotten."""
 
 
-@dataclass(slots=True)
-class _Learned:
-    name: str
-    graph: LogicalGraph
-    memory: CostMemory
-    last_slots: int | None = None
-    last_offered: float = 0.0
-    """Records per second at which it was last sized; 0 since it was idle."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Need:
-    """The slots of one query, as sized now or, where that is not possible, as last needed; none if idle."""
-
-    query: SlotQuery
-    sizing: QuerySizing | NotReady
-    last_slots: int | None
-
-    @property
-    def is_idle(self) -> bool:
-        return self.query.idle_seconds > 0 and isinstance(self.sizing, NotReady)
-
-    @property
-    def slots(self) -> int:
-        if self.is_idle:
-            return 0
-        return self.last_slots or 0 if isinstance(self.sizing, NotReady) else self.sizing.slots
-
-    @property
-    def may_shrink(self) -> bool:
-        """Whether this need may shrink the application; an unknown one, or one of a quiet source, may not."""
-        if isinstance(self.sizing, NotReady):
-            return self.is_idle or self.last_slots is not None
-        return self.sizing.may_shrink and self.sizing.demand.offered_per_second > 0
-
-
 class SharedSlots:
     """Sizes the executors of an application on slots; learns the costs of its queries from their batches."""
 
     def __init__(self, goals: Goals, max_slots: int = MOST_SLOTS) -> None:
         self._goals, self._max_slots = goals, max_slots
-        self._learned: dict[str, _Learned] = {}
+        self._learned: dict[str, QueryMemory] = {}
         self._earlier: dict[str, tuple[QueryCosts, ...]] = {}
 
     def learned(self) -> dict[str, dict[str, Any]]:
@@ -125,7 +89,7 @@ class SharedSlots:
             return unready[0] if unready else _hold_without_evidence(answer, needs)
         return answer
 
-    def _need(self, query: SlotQuery, window: SlotWindow) -> _Need:
+    def _need(self, query: SlotQuery, window: SlotWindow) -> SlotsNeeded:
         learned = self._recall(query)
         sizing = self._size(query, learned, window)
         if isinstance(sizing, QuerySizing):
@@ -134,23 +98,23 @@ class SharedSlots:
             learned.last_offered = 0.0
         elif len(window.queries) > 1:
             sizing = NotReady(f"{query.name}: {sizing.reason}", sizing.awaiting, sizing.until)
-        return _Need(query, sizing, learned.last_slots)
+        return SlotsNeeded(query, sizing, learned.last_slots)
 
-    def _recall(self, query: SlotQuery) -> _Learned:
+    def _recall(self, query: SlotQuery) -> QueryMemory:
         """Return what is known of the query; a query with a new plan starts afresh."""
         learned = self._learned.pop(query.query_id, None)
         if learned is None or learned.graph != query.graph:
-            learned = _Learned(query.name, query.graph, CostMemory(query.graph.sources))
+            learned = QueryMemory(query.name, query.graph, CostMemory(query.graph.sources))
             learned.memory.recall(self._earlier.get(query.name, ()))
         self._learned[query.query_id] = learned
         while len(self._learned) > QUERIES_KEPT:
             del self._learned[next(iter(self._learned))]
         return learned
 
-    def _size(self, query: SlotQuery, learned: _Learned, window: SlotWindow) -> QuerySizing | NotReady:
+    def _size(self, query: SlotQuery, learned: QueryMemory, window: SlotWindow) -> QuerySizing | NotReady:
         lag = find_lag(query, window)
         unfit = find_unknown_source(query) or lag or find_left_out(query)
-        silence = unfit or _find_silence(query)
+        silence = unfit or _find_silence(query, window.end)
         if silence is None and learned.memory.remember(query.batches) == 0:
             silence = NotReady("no batch of the window has usable metrics", "a batch with finite metrics")
         demand = read_demand(query)
@@ -160,28 +124,29 @@ class SharedSlots:
         if isinstance(demand, NotReady):
             return silence or demand
         held = Held(window.slots, max(1, window.slots_per_executor), learned.last_slots)
+        learned.note_slots(window)
+        tells = query.running is None or learned.tells_growth(query.running, window.end)
+        shown = query if tells else replace(query, running=None)
         alone = len(window.queries) == 1
         costs = learned.memory.costs(alone)
         most = self._max_slots if isinstance(costs, NotReady) else _bound_slots(costs.newest, self._max_slots)
-        by_tasks = None if lag else size_by_running(query, demand, held, self._goals, most, window.end)
+        by_tasks = None if lag else size_by_running(shown, demand, held, self._goals, most)
+        overdue = None if unfit else describe_overdue(query, find_period(query, self._goals))
         if isinstance(costs, NotReady):
-            return by_tasks or silence or costs
+            return learned.repeat_told(by_tasks, query, held, overdue) or silence or costs
         # a load that rises need not wait for a batch, whose costs are known; a lower one is shown by batches
         rises = demand.offered_per_second > RISEN * learned.last_offered
-        overdue = None if unfit else describe_overdue(query, find_period(query, self._goals))
         if silence is not None and not rises and overdue is None:
-            return by_tasks if isinstance(by_tasks, QuerySizing) else silence
+            return by_tasks or silence
         sizing = size_query(query, demand, costs, held, alone, self._goals, self._max_slots)
         if silence is not None:
             grows = isinstance(sizing, QuerySizing) and sizing.slots > held.slots
             beside = lag.reason if lag else overdue
             sizing = _speak_for_silence(sizing, beside) if rises or grows else silence
         # costs of before say nothing against a batch whose own tasks show that its source needs more
-        if isinstance(by_tasks, QuerySizing) and (
-            isinstance(sizing, NotReady) or sizing.slots < by_tasks.slots
-        ):
+        if by_tasks is not None and (isinstance(sizing, NotReady) or sizing.slots < by_tasks.slots):
             return by_tasks
-        return _await_relief(sizing, held, learned.memory)
+        return sizing if silence else _await_relief(sizing, held, learned.memory)
 
 
 def _speak_for_silence(sizing: QuerySizing | NotReady, beside: str | None) -> QuerySizing | NotReady:
@@ -192,10 +157,21 @@ def _speak_for_silence(sizing: QuerySizing | NotReady, beside: str | None) -> Qu
 
 
 def _await_relief(sizing: QuerySizing | NotReady, held: Held, memory: CostMemory) -> QuerySizing | NotReady:
-    """Let growth wait for one batch more where the newest contradicts the costs that ask for it."""
-    grows = isinstance(sizing, QuerySizing) and sizing.slots > held.slots
-    relief = memory.find_relief() if grows else None
-    return NotReady(relief, "one batch more before it grows") if relief else sizing
+    """Keep what is held for one batch more where the newest shows that growth may not be needed."""
+    if isinstance(sizing, NotReady) or sizing.slots <= held.slots:
+        return sizing
+    relief = memory.find_relief(sizing.demand.offered_per_second)
+    if relief is None:
+        return sizing
+    waits = f"{sizing.slots} slots, which costs so far ask for, wait for one batch more: {relief}"
+    return replace(
+        sizing,
+        slots=held.slots,
+        batch_seconds=sizing.seconds_on(held.slots),
+        feasible=True,
+        advice=waits,
+        may_shrink=False,
+    )
 
 
 def _bound_slots(costs: QueryCosts, most: int) -> int:
@@ -210,11 +186,14 @@ def _find_missing(window: SlotWindow) -> NotReady | None:
     return held if isinstance(held, NotReady) else None
 
 
-def _find_silence(query: SlotQuery) -> NotReady | None:
-    """Reject windows whose batches tell neither costs nor rates."""
+def _find_silence(query: SlotQuery, now: float) -> NotReady | None:
+    """Reject windows whose batches tell neither costs nor rates; say how far the running one has come."""
+    is_settled = any(batch.settled for batch in query.batches)
+    if not is_settled and query.running is not None:
+        return await_end(query.running, now)
     if not query.batches:
         return NotReady("no batch finished in the window", "a finished batch")
-    if not any(batch.settled for batch in query.batches):
+    if not is_settled:
         return NotReady("executors came or went during the batch, or are new to it", "the next batch")
     read = dict.fromkeys(query.graph.sources, 0.0)
     for batch in query.batches:
@@ -230,7 +209,7 @@ def _find_silence(query: SlotQuery) -> NotReady | None:
     return NotReady("idle: no records in the window", "records")
 
 
-def _decide(window: SlotWindow, needs: Sequence[_Need]) -> Hold | Scale:
+def _decide(window: SlotWindow, needs: Sequence[SlotsNeeded]) -> Hold | Scale:
     total = sum(need.slots for need in needs) + window.reserved_slots
     per_executor = max(1, window.slots_per_executor)
     wanted = max(1, math.ceil(total / per_executor))
@@ -238,7 +217,7 @@ def _decide(window: SlotWindow, needs: Sequence[_Need]) -> Hold | Scale:
     size = window.slots if wanted == held else wanted * per_executor
     figures = _predict(needs, total, size, window.slots)
     figures[SEEN_EXECUTORS] = _find_seen(needs) / per_executor
-    reason = _describe_needs(needs, total) + f": holds {window.slots}{_describe_reserved(window)}"
+    reason = describe_needs(needs, total) + f": holds {window.slots}{_describe_reserved(window)}"
     notes = [
         need.sizing.advice for need in needs if isinstance(need.sizing, QuerySizing) and need.sizing.advice
     ]
@@ -256,14 +235,14 @@ def _decide(window: SlotWindow, needs: Sequence[_Need]) -> Hold | Scale:
     )
 
 
-def _list_outlooks(needs: Sequence[_Need]) -> tuple[Outlook, ...]:
+def _list_outlooks(needs: Sequence[SlotsNeeded]) -> tuple[Outlook, ...]:
     """List what other sizes are foreseen from; nothing where the costs of a busy query are not known."""
     found = [need.sizing.outlook if isinstance(need.sizing, QuerySizing) else None for need in needs]
     busy = [outlook for need, outlook in zip(needs, found, strict=True) if not need.is_idle]
     return () if any(one is None for one in busy) else tuple(one for one in busy if one is not None)
 
 
-def _predict(needs: Sequence[_Need], total: int, size: int, held: int) -> dict[str, float]:
+def _predict(needs: Sequence[SlotsNeeded], total: int, size: int, held: int) -> dict[str, float]:
     """Predict the busiest query, with the slots shared out by need."""
     sized = [need.sizing for need in needs if isinstance(need.sizing, QuerySizing)]
     seconds = _seconds_on(sized, size, total)
@@ -282,7 +261,7 @@ def _predict(needs: Sequence[_Need], total: int, size: int, held: int) -> dict[s
     }
 
 
-def _find_seen(needs: Sequence[_Need]) -> int:
+def _find_seen(needs: Sequence[SlotsNeeded]) -> int:
     return max(need.sizing.seen_slots for need in needs if isinstance(need.sizing, QuerySizing))
 
 
@@ -294,44 +273,12 @@ def _share(sizing: QuerySizing, slots: int, total: int) -> int:
     return max(1, slots * sizing.slots // max(1, total))
 
 
-def _describe_needs(needs: Sequence[_Need], total: int) -> str:
-    if len(needs) == 1:
-        return _describe_need(needs[0])
-    return (
-        "; ".join(f"{need.query.name} {_describe_need(need)}" for need in needs) + f"; together {total} slots"
-    )
-
-
-def _describe_need(need: _Need) -> str:
-    sizing = need.sizing
-    if need.is_idle:
-        return f"has had no input for {need.query.idle_seconds:.0f} s"
-    if isinstance(sizing, NotReady):
-        known = f"keeps the {need.slots} slots it last needed" if need.slots else "is not known yet"
-        return f"{known} ({sizing.reason})"
-    size = f"{sizing.slots} slot" if sizing.slots == 1 else f"{sizing.slots} slots"
-    load = f"{_rate(sizing.demand.offered_per_second)} records/s"
-    if sizing.for_backlog:
-        load += f" and a backlog of {sizing.demand.backlog_records:,.0f} records"
-    seconds, period = f"{sizing.batch_seconds:.1f} s", f"{sizing.period_seconds:.1f} s"
-    if not sizing.feasible:
-        return (
-            f"fits a batch of {load} into {period} with no number of executors: {size} bring it to "
-            f"{seconds}, and each executor more would save less than {LEAST_GAIN:.0%}"
-        )
-    return f"needs {size} for {load} (batch {seconds} of {period} at {size})"
-
-
-def _rate(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
-
-
 def _is_shrinking(answer: Hold | Scale, window: SlotWindow) -> bool:
     held = window.parallelism[EXECUTORS]
     return isinstance(answer, Scale) and answer.parallelism[EXECUTORS] < held
 
 
-def _hold_without_evidence(answer: Hold | Scale, needs: Sequence[_Need]) -> Hold:
+def _hold_without_evidence(answer: Hold | Scale, needs: Sequence[SlotsNeeded]) -> Hold:
     figures = answer.figures if isinstance(answer, Hold) else answer.expected.figures
     quiet = any(
         isinstance(need.sizing, QuerySizing) and need.sizing.demand.offered_per_second <= 0 for need in needs

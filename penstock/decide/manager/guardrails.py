@@ -261,11 +261,11 @@ class MinorChanges:
 
 
 FAR = 2
-"""Growth beyond this many times the executors at which costs were seen is a guess, however good they fit."""
+"""Times the executors at which costs were seen that a single decision may ask for: beyond, it is a guess."""
 
 
 class LargestStepUp:
-    """Grows to at most so many times the executors held, and far beyond evidence only where decisions agree.
+    """Grows to at most so many times the executors held, and beyond evidence only as far as decisions agree.
 
     Where operators have instances of their own, DS2's sizes are proportions and are taken as they are; on
     slots costs change with the size.
@@ -285,13 +285,13 @@ class LargestStepUp:
         def bound(unit: str, wanted: int, held: int) -> int:
             if unit != EXECUTORS or wanted <= held:
                 return wanted
-            agreed = min((one.need.get(unit, held) for one in decisions), default=held)
-            known = max(FAR * seen, agreed if len(decisions) > 1 else held)
-            return int(min(wanted, max(held, known), max(held + 1, math.floor(held * self.times))))
+            asked = [need for one in decisions if (need := one.need.get(unit, held)) > held]
+            known = max(held, max(seen, min(asked)) if len(asked) > 1 else FAR * seen)
+            return int(min(wanted, known, max(held + 1, math.floor(held * self.times))))
 
         reason = (
-            f"one action grows to at most {self.times:g} times what is held, and beyond {FAR} times the "
-            "largest size seen only as far as two decisions agree"
+            f"one action grows to at most {self.times:g} times what is held, and beyond the largest size "
+            f"seen only as far as two decisions agree, or to {FAR} times that size by one"
         )
         return limit_change(self.name, scale, situation.held, bound, reason)
 

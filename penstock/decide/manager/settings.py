@@ -108,7 +108,7 @@ class ManagerSettings(Section):
         ge=1,
         le=1000,
         description="The most times the held executors that one action grows to; always at least one more. "
-        "Growth beyond twice the largest size at which costs were seen also needs two decisions that agree. "
+        "Beyond the largest size at which costs were seen it goes only as far as two decisions agree. "
         "Instances of single operators are not bound by it.",
     )
     largest_step_down: Ratio = Field(

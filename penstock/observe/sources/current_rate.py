@@ -74,15 +74,20 @@ def _choose_first(rises: Rises, gaps: Floats, pause: float, start: float, second
     return first
 
 
-def arrival_rate(arrivals: Floats, start: float, end: float) -> float:
-    """Return arrivals per second about the window [start, end); they are sorted, and may reach back."""
+def arrival_rate(arrivals: Floats, start: float, end: float, amounts: Floats | None = None) -> float:
+    """Return what came per second about the window [start, end), one with each arrival or these amounts.
+
+    Arrivals are sorted, and may reach back.
+    """
     seen = arrivals[: int(np.searchsorted(arrivals, end))]
+    each = np.ones(len(seen)) if amounts is None else amounts[: len(seen)]
+    come = np.concatenate(([0.0], np.cumsum(each)))
     at_once = AT_ONCE * (end - start)
     moments = _moments(seen, at_once)
     if not len(moments):
         return 0.0
-    totals = np.searchsorted(seen, moments, side="right").astype(np.float64)
-    newest = len(seen) - int(np.searchsorted(seen, moments[-1] - at_once))
+    totals = come[np.searchsorted(seen, moments, side="right")]
+    newest = float(come[-1] - come[np.searchsorted(seen, moments[-1] - at_once)])
     return current_rate(Rises(moments, totals, newest, end - start, 2, -np.inf), start, end)
 
 

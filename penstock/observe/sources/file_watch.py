@@ -12,6 +12,7 @@ from typing import Protocol
 from penstock.errors import BadMetrics, SparkUnavailable
 from penstock.observe.sources.file_log import LoggedFile, LogName, choose_unread, parse_log
 from penstock.observe.sources.files import FilesSeen
+from penstock.observe.sources.listing import ListedFile
 
 _FIRST_BYTES = 1 << 16
 _MOST_BYTES = 1 << 23
@@ -31,10 +32,10 @@ class WatchedPlace(Protocol):
 
 
 class Listing(Protocol):
-    """The files that a source would read, each with the moment of its modification."""
+    """The files that a source would read."""
 
-    def list_files(self, now: float) -> Mapping[str, float]:
-        """Return path → moment of modification; BadMetrics where the place is gone or holds too many."""
+    def list_files(self, now: float) -> Mapping[str, ListedFile]:
+        """Return the files by their paths; BadMetrics where the place is gone or holds too many."""
 
 
 class LocalPlace:
@@ -101,7 +102,7 @@ class FileWatch:
 
     def look(self, at: float) -> FilesSeen:
         """Return what is to be seen at this moment of the driver's clock."""
-        present: Mapping[str, float] | None = None
+        present: Mapping[str, ListedFile] | None = None
         logged: tuple[LoggedFile, ...] = ()
         read_before, problem = -math.inf, ""
         try:

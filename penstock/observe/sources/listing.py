@@ -6,12 +6,14 @@ in Spark: those given, in them partitions (`day=1`), and with `recursiveFileLook
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.errors import BadMetrics
 from penstock.observe.sources.file_log import is_hidden
@@ -19,6 +21,13 @@ from penstock.observe.sources.file_log import is_hidden
 _SETTLED_SECONDS = 2.0
 """A directory changed again within the tick of its file system's clock would look unchanged."""
 _BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+class ListedFile(NamedTuple):
+    """A file in a directory: when it was modified, and its bytes (NaN where they are not known)."""
+
+    modified: float
+    size: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +79,13 @@ class ListingRule:
                 "let Spark move or remove the files that it has read (cleanSource)"
             )
 
-    def drop_aged(self, files: dict[str, float]) -> dict[str, float]:
+    def drop_aged(self, files: dict[str, ListedFile]) -> dict[str, ListedFile]:
         """Drop the files that are too old for Spark to read."""
-        oldest = max(files.values(), default=0.0) - self.oldest_seconds
-        if min(files.values(), default=0.0) >= oldest:
+        moments = [file.modified for file in files.values()]
+        oldest = max(moments, default=0.0) - self.oldest_seconds
+        if min(moments, default=0.0) >= oldest:
             return files
-        return {path: modified for path, modified in files.items() if modified >= oldest}
+        return {path: file for path, file in files.items() if file.modified >= oldest}
 
 
 def expand_braces(pattern: str) -> Iterator[str]:
@@ -92,7 +102,7 @@ def expand_braces(pattern: str) -> Iterator[str]:
 class _Directory:
     modified: float = -1.0
     read_at: float = -1.0
-    files: dict[str, float] = field(default_factory=dict)
+    files: dict[str, ListedFile] = field(default_factory=dict)
     directories: list[str] = field(default_factory=list)
 
 
@@ -104,9 +114,9 @@ class LocalListing:
         self._known: dict[str, _Directory] = {}
         self._had_directory = False
 
-    def list_files(self, now: float) -> Mapping[str, float]:
-        """Return path → moment of modification; BadMetrics where the place is gone or holds too many."""
-        found: dict[str, float] = {}
+    def list_files(self, now: float) -> Mapping[str, ListedFile]:
+        """Return the files by their paths; BadMetrics where the place is gone or holds too many."""
+        found: dict[str, ListedFile] = {}
         before, self._known = self._known, {}
         roots = self._roots()
         self._rule.check_roots(len(roots), self._had_directory)
@@ -115,7 +125,7 @@ class LocalListing:
                 self._had_directory = True
                 self._walk(str(root), before, now, found)
             elif self._rule.takes(root.name) and root.exists():
-                found[str(root)] = root.stat().st_mtime
+                found[str(root)] = _describe(root.stat())
         return self._rule.drop_aged(found)
 
     def _roots(self) -> list[Path]:
@@ -126,7 +136,9 @@ class LocalListing:
             raise BadMetrics(f"{rule.path} is gone: what waits to be read there is not known")
         return [Path(rule.path)]
 
-    def _walk(self, root: str, before: Mapping[str, _Directory], now: float, found: dict[str, float]) -> None:
+    def _walk(
+        self, root: str, before: Mapping[str, _Directory], now: float, found: dict[str, ListedFile]
+    ) -> None:
         left = [root]
         while left:
             place = left.pop()
@@ -144,7 +156,7 @@ class LocalListing:
             modified = Path(place).stat().st_mtime
             if modified == known.modified and known.read_at - modified > _SETTLED_SECONDS:
                 return known
-            files: dict[str, float] = {}
+            files: dict[str, ListedFile] = {}
             directories: list[str] = []
             with os.scandir(place) as entries:
                 for entry in entries:
@@ -158,12 +170,16 @@ class LocalListing:
         return _Directory(modified, now, files, directories)
 
 
-def _note(entry: os.DirEntry[str], known: Mapping[str, float], files: dict[str, float]) -> None:
-    """Note when a file was modified, unless it has just gone."""
-    modified = known.get(entry.path)
-    if modified is None:
+def _note(entry: os.DirEntry[str], known: Mapping[str, ListedFile], files: dict[str, ListedFile]) -> None:
+    """Note a file, unless it has just gone."""
+    file = known.get(entry.path)
+    if file is None:
         try:
-            modified = entry.stat().st_mtime
+            file = _describe(entry.stat())
         except FileNotFoundError:
             return
-    files[entry.path] = modified
+    files[entry.path] = file
+
+
+def _describe(found: os.stat_result) -> ListedFile:
+    return ListedFile(found.st_mtime, float(found.st_size))

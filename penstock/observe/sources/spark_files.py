@@ -17,14 +17,17 @@ from pyspark.sql import SparkSession
 from penstock.errors import BadMetrics, SparkUnavailable
 from penstock.observe.sources.file_watch import FileWatch, Listing, LocalPlace, LogReader
 from penstock.observe.sources.files import FilesSeen
-from penstock.observe.sources.listing import ListingRule, LocalListing
+from penstock.observe.sources.listing import ListedFile, ListingRule, LocalListing
 from penstock.observe.sources.offered import reader_for
 from penstock.observe.spark_status import RunningQuery, SparkStatus, java_context, spark_errors
 from penstock.units.fields import parse_duration
 
 _DESCRIBED = re.compile(r"^FileStreamSource\[(.*)\]$", re.DOTALL)
 _LOCAL = re.compile(r"^file:/+")
-_STATUS = re.compile(r"path=(.*?); isDirectory=(true|false);.*?modification_time=(\d+);", re.DOTALL)
+_STATUS = re.compile(
+    r"path=(.*?); isDirectory=(true|false);(?: length=(\d+);)?.*?modification_time=(\d+);",
+    re.DOTALL,
+)
 _WEEK = 7 * 86400.0
 _FILES_OF_A_CALL = 200
 """A call costs as much as so many files."""
@@ -130,8 +133,8 @@ class HadoopPlace:
     def __init__(self, jvm: Any, context: Any) -> None:
         self._jvm, self._conf = jvm, context.hadoopConfiguration()
 
-    def statuses(self, path: str, wild_cards: bool = False) -> list[tuple[str, bool, float]]:
-        """Return path, whether a directory, and modification of what is in a directory, or matches."""
+    def statuses(self, path: str, wild_cards: bool = False) -> list[tuple[str, bool, ListedFile]]:
+        """Return what is in a directory, or matches: its path, whether it is a directory, and the file."""
         with _reading(f"listing {path}"):
             place = self._jvm.org.apache.hadoop.fs.Path(path)
             system = place.getFileSystem(self._conf)
@@ -158,9 +161,12 @@ class HadoopPlace:
                 stream.close()
 
 
-def parse_statuses(text: str) -> list[tuple[str, bool, float]]:
-    """Read the text of Hadoop's file statuses: path, whether a directory, moment of modification."""
-    return [(path, kind == "true", int(at) / 1000) for path, kind, at in _STATUS.findall(text)]
+def parse_statuses(text: str) -> list[tuple[str, bool, ListedFile]]:
+    """Read the text of Hadoop's file statuses: path, whether a directory, and the file."""
+    return [
+        (path, kind == "true", ListedFile(int(at) / 1000, float(size or "nan")))
+        for path, kind, size, at in _STATUS.findall(text)
+    ]
 
 
 @contextmanager
@@ -183,30 +189,30 @@ class HadoopListing:
         self._place, self._rule = place, rule
         self._had_directory = False
 
-    def list_files(self, now: float) -> Mapping[str, float]:
-        """Return path → moment of modification; BadMetrics where the place is gone or holds too many."""
+    def list_files(self, now: float) -> Mapping[str, ListedFile]:
+        """Return the files by their paths; BadMetrics where the place is gone or holds too many."""
         rule = self._rule
-        found: dict[str, float] = {}
+        found: dict[str, ListedFile] = {}
         try:
             left = [rule.path] if not rule.has_wild_cards else self._take_roots(found)
             walked = 0
             while left:
                 walked += 1
-                for path, is_directory, modified in self._place.statuses(left.pop()):
+                for path, is_directory, file in self._place.statuses(left.pop()):
                     name = path.rsplit("/", 1)[-1]
                     if is_directory and rule.enters(name):
                         left.append(path)
                     elif not is_directory and rule.takes(name):
-                        found[path] = modified
+                        found[path] = file
                 rule.check_size(len(found) + _FILES_OF_A_CALL * walked)
         except FileNotFoundError:
             raise BadMetrics(f"{rule.path} is gone: what waits to be read there is not known") from None
         return rule.drop_aged(found)
 
-    def _take_roots(self, found: dict[str, float]) -> list[str]:
+    def _take_roots(self, found: dict[str, ListedFile]) -> list[str]:
         roots = self._place.statuses(self._rule.path, wild_cards=True)
         self._rule.check_roots(len(roots), self._had_directory)
         self._had_directory = self._had_directory or any(is_directory for _, is_directory, _ in roots)
-        files = {path: at for path, is_directory, at in roots if not is_directory}
-        found |= {path: at for path, at in files.items() if self._rule.takes(path.rsplit("/", 1)[-1])}
+        files = {path: file for path, is_directory, file in roots if not is_directory}
+        found |= {path: file for path, file in files.items() if self._rule.takes(path.rsplit("/", 1)[-1])}
         return [path for path, is_directory, _ in roots if is_directory]

@@ -90,10 +90,13 @@ class Field:
             return running[-1]
 
         try:
+            if trial.is_backlog:
+                start([*_feed(trial, place, time.time()), "--at-once"]).wait()
             driver = start([*_drive(trial, notes, self.most), *trial.job.command(place)])
             _await_executors(driver, notes, trial)
-            fed_from = time.time() + FEED_START
-            failure = _await_end(driver, start(_feed(trial, place, fed_from)), trial, place)
+            fed_from = time.time() + (0.0 if trial.is_backlog else FEED_START)
+            feed = None if trial.is_backlog else start(_feed(trial, place, fed_from))
+            failure = _await_end(driver, feed, trial, place)
         finally:
             for process in reversed(running):
                 _end(process)
@@ -175,9 +178,11 @@ def _read_lateness(place: RunPlace) -> float | None:
 
 
 def _await_end(
-    driver: subprocess.Popen[bytes], feed: subprocess.Popen[bytes], trial: FieldTrial, place: RunPlace
+    driver: subprocess.Popen[bytes], feed: subprocess.Popen[bytes] | None, trial: FieldTrial, place: RunPlace
 ) -> str:
     """Wait for the feed, the time without input and the job's own end; say what went wrong."""
+    if feed is None:
+        return _await_code(driver, trial.most_seconds)
     until = time.monotonic() + trial.seconds + MOST_PATIENCE
     while feed.poll() is None and driver.poll() is None and time.monotonic() < until:
         time.sleep(0.5)
@@ -189,10 +194,14 @@ def _await_end(
     while driver.poll() is None and time.monotonic() < until:
         time.sleep(0.5)
     place.stop_file.touch()
+    return _await_code(driver, MOST_PATIENCE)
+
+
+def _await_code(driver: subprocess.Popen[bytes], patience: float) -> str:
     try:
-        code = driver.wait(MOST_PATIENCE)
+        code = driver.wait(patience)
     except subprocess.TimeoutExpired:
-        return f"the job did not end within {MOST_PATIENCE:g} s"
+        return f"the job did not end within {patience:g} s"
     return "" if code == 0 else f"the job ended with code {code}"
 
 

@@ -1,8 +1,10 @@
 """The trials of the field: which job runs with which load, from which size, and how long all take.
 
 Every job is run by Penstock from one executor and from all of them, three of these under a load that changes.
-Dynamic allocation and a time without input are left to a few jobs, since the whole is to take two hours. One
-job runs through a day, under Penstock, dynamic allocation and the size that its peak needs.
+One that ends by itself reads a backlog that is there before it starts, from one executor; no size keeps up
+with it. Dynamic allocation and a time without input are left to a few jobs, since the whole is to take two
+hours; it takes a quarter of an hour more since searches see warm executors. One job runs through a day, under
+Penstock, dynamic allocation and the size that its peak needs.
 """
 
 from __future__ import annotations
@@ -39,12 +41,17 @@ HOST = HostShape(cores=1, cpu=0.2)
 BUSY_SLOTS, DAY_BUSY_SLOTS = 2.2, 4.0
 """Slots that records keep busy, and those of a day at its peak: what tasks and batches cost comes on top."""
 
-LENGTHS = {"under": 70.0, "over": 180.0}
+LENGTHS = {"under": 90.0, "over": 160.0}
 """Seconds of input. A release waits for `scale_down_delay`, 60 s by default, and before that for batches that
 are not cold: the first ones of six executors take 40 s on two cores, and their backlog as long again."""
 QUICK_LENGTHS = {"under": 80.0, "over": 180.0}
+BACKLOG_SECONDS = 60.0
+"""Seconds whose input is the backlog of a job that ends by itself."""
 MORE_FOR_CHANGE = 30.0
-SEARCH_SECONDS, DYNAMIC_SECONDS, DAY_SECONDS, IDLE_SECONDS = 40.0, 40.0, 270.0, 90.0
+MOST_START = 60.0
+"""Seconds that a driver may take before and after its batches."""
+SEARCH_SECONDS, DYNAMIC_SECONDS, DAY_SECONDS, IDLE_SECONDS = 100.0, 40.0, 240.0, 90.0
+"""A search of 40 s saw three cold batches of five executors (23, 18 and 11 s), and called six the least."""
 BESIDE_SECONDS = 30.0
 """Seconds of a trial without input: the driver starts, the last batches end, the output is compared."""
 GROUND_SECONDS = 30.0
@@ -58,8 +65,8 @@ PERIOD_WITHOUT_TRIGGER = 10.0
 """Seconds: the default batch_period, which a batch may take where there is no trigger interval."""
 LONG_PERIODS = {("two-queries", "archive"): 15.0}
 """Trigger intervals of single queries, by job and query."""
-SEARCH_PERIODS = 6
-"""Periods that a run of a fixed size has at least; half of them count."""
+SEARCH_PERIODS = 8
+"""Periods that a run of a fixed size has at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +116,16 @@ class FieldTrial:
         """Estimate what it takes in all."""
         return self.seconds + self.idle_seconds + BESIDE_SECONDS
 
+    @property
+    def is_backlog(self) -> bool:
+        """Whether all input is there before the job starts."""
+        return self.job.ends_by_itself
+
+    @property
+    def most_seconds(self) -> float:
+        """Seconds that a backlog may take: those on one executor, twice."""
+        return 2 * BUSY_SLOTS * self.seconds + MOST_START
+
     def describe(self) -> dict[str, str | float]:
         """Return what tells it from other trials, as columns of its row."""
         return {
@@ -130,7 +147,9 @@ def find_rate(job: OrdinaryJob, busy_slots: float = BUSY_SLOTS, host: HostShape 
 def plan_job(job: OrdinaryJob, quick: bool) -> list[FieldTrial]:
     """Return the trials of a job that are steered."""
     sizes = {"under": 1, "over": WORKERS}
-    starts = (QUICK_STARTS[job.name],) if quick else ("under", "over")
+    starts = ("under",) if job.ends_by_itself else ("under", "over")
+    if quick:
+        starts = (QUICK_STARTS[job.name],)
     trials = [_plan_start(job, start, sizes[start], quick) for start in starts]
     if job.name in DYNAMIC_JOBS and not quick:
         trials.append(FieldTrial(job, "dynamic-allocation", "under", 1, find_rate(job), DYNAMIC_SECONDS))
@@ -140,6 +159,8 @@ def plan_job(job: OrdinaryJob, quick: bool) -> list[FieldTrial]:
 def _plan_start(job: OrdinaryJob, start: str, executors: int, quick: bool) -> FieldTrial:
     load = "steady" if quick else CHANGING.get((job.name, start), "steady")
     seconds = QUICK_LENGTHS[start] if quick else LENGTHS[start]
+    if job.ends_by_itself:
+        seconds = BACKLOG_SECONDS
     waits = start == "over" and job.name in IDLE_JOBS and not quick
     return FieldTrial(
         job,
@@ -181,7 +202,8 @@ def guess_executors(busy_slots: float) -> int:
 
 def estimate_job(job: OrdinaryJob, quick: bool) -> float:
     """Estimate the seconds of a job's trials, with the search for its oracle."""
-    searching = 0.0 if quick else SEARCH_RUNS * plan_search(job, find_rate(job), 1).total_seconds
+    searches = not quick and not job.ends_by_itself
+    searching = SEARCH_RUNS * plan_search(job, find_rate(job), 1).total_seconds if searches else 0.0
     return searching + _add_up(plan_job(job, quick))
 
 

@@ -22,8 +22,8 @@ from penstock_lab.experiments.field.trace import (
 )
 from penstock_lab.experiments.measurement import Row
 
-SETTLED_SHARE = 0.5
-"""The part of a fixed run that counts: before, Python starts and code is compiled."""
+SETTLED_SHARE = 0.35
+"""The last part of a fixed run counts: before, Python starts and code is compiled."""
 LAST_SECONDS = 50.0
 """The end of a steered run, in which its batches are compared with the prediction."""
 SHOWN_SECONDS = 35.0
@@ -51,7 +51,9 @@ class Ran:
 
     @property
     def fed_until(self) -> float:
-        """When the input ended."""
+        """When the input ended, or the job that reads a backlog."""
+        if self.trial.is_backlog and self.trace.held:
+            return self.trace.held[-1][0]
         return self.fed_from + self.trial.seconds
 
     @property
@@ -61,10 +63,10 @@ class Ran:
         A steered run that is behind may be catching up, so only a fixed one shows that a size does not do.
         """
         trial, until = self.trial, self.fed_until
-        if self.failure or not trial.ends_steady:
+        if self.failure or not trial.ends_steady or trial.is_backlog:
             return None
         if trial.system == "fixed":
-            since = until - (1 - SETTLED_SHARE) * trial.seconds
+            since = until - SETTLED_SHARE * trial.seconds
             return keeps_up(self.trace, trial.rate, since, until, trial.find_period)
         since = until - SHOWN_SECONDS
         held = self.trace.unchanged_since(until) <= since
@@ -87,7 +89,8 @@ def measure_trial(ran: Ran) -> DoneTrial:
     """Take the figures of a trial; the oracle's are still to come."""
     trace, trial = ran.trace, ran.trial
     held_seconds = trace.sum_sizes(ran.fed_from, ran.fed_until)
-    latencies = find_latencies(trace, parse_profile(trial.profile), ran.fed_from, trial.seconds)
+    profile = parse_profile(trial.profile)
+    latencies = [] if trial.is_backlog else find_latencies(trace, profile, ran.fed_from, trial.seconds)
     row = {
         **trial.describe(),
         "oracle_executors": None,
@@ -177,16 +180,16 @@ def _measure_prediction(ran: Ran) -> float | None:
     With a trigger interval that is the median batch, of the query that is busiest for its period, as in
     the prediction. Without one, the prediction is for a batch with the input of `period_seconds`, and a batch
     that runs has the input of the one before it: so the seconds of such a batch are read from a line through
-    those that ran. A day has no last rate to predict for.
+    those that ran. A day has no last rate to predict for, a backlog no rate at all.
     """
-    if ran.trial.system != "penstock" or ran.trial.load == DAY:
+    if ran.trial.system != "penstock" or ran.trial.load == DAY or ran.trial.is_backlog:
         return None
     final = ran.trace.held_at(ran.fed_until)
     predicted = [
         figures
         for decision in ran.decisions
         if decision.last_at < ran.fed_until - LAST_SECONDS / 2
-        and (figures := _predict_for(decision.answer, final)) is not None
+        and (figures := _predict_for(decision.answer, ran.trace.held_at(decision.last_at), final)) is not None
     ]
     if not predicted:
         return None
@@ -215,10 +218,10 @@ def fit_seconds(batches: Sequence[DoneBatch], records: float) -> float | None:
     return seconds if seconds > 0 else None
 
 
-def _predict_for(answer: Mapping[str, Any], size: int) -> Mapping[str, float] | None:
-    """Return the figures of the batch that an answer predicts, if it is about this size."""
+def _predict_for(answer: Mapping[str, Any], held: int, size: int) -> Mapping[str, float] | None:
+    """Return the figures of the batch that an answer predicts, if it is about so many executors."""
     figures: Mapping[str, float] = {}
-    if answer["kind"] == "hold":
+    if answer["kind"] == "hold" and held == size:
         figures = answer["figures"]
     elif answer["kind"] == "scale" and answer["parallelism"].get("executors") == size:
         figures = answer["expected"]["figures"]

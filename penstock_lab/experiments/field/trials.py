@@ -28,8 +28,9 @@ from penstock_lab.experiments.measurement import Extent, Measurement, Progress, 
 from penstock_lab.jobs.catalog import JOBS, OrdinaryJob
 
 KEPT, KEPT_QUICK = Path("artifacts") / "field.jsonl", Path("artifacts") / "field-quick.jsonl"
-SEARCHED, COMPUTED, SHOWN = "searched", "computed", "shown"
-"""How the oracle was found: by search, from what a record costs, or by a smaller size that kept up."""
+SEARCHED, COMPUTED, SHOWN, NONE = "searched", "computed", "shown", "none"
+"""How the oracle was found: by search, from what a record costs, or by a smaller size that kept up; a backlog
+that is there from the start has none."""
 
 
 class TrialPlace(Protocol):
@@ -54,7 +55,9 @@ class FieldRun:
         left = self._left - plan.estimate_job(job, quick)
         steered = [self.run_trial(trial) for trial in plan.plan_job(job, quick)]
         guess = plan.guess_executors(plan.BUSY_SLOTS)
-        if quick:
+        if job.ends_by_itself:
+            rows = [complete_row(done, None, NONE) for done in steered]
+        elif quick:
             rows = [complete_row(done, *_bound_guess(done, guess)) for done in steered]
         else:
             oracle, fixed = self.search_oracle(job, plan.find_rate(job), guess, steered)
@@ -136,7 +139,7 @@ def _tell_trial(trial: FieldTrial) -> str:
 
 def run(extent: Extent, progress: Progress) -> Measurement:
     """Run the jobs, and one of them through a day."""
-    jobs = [job for job in JOBS.values() if not job.ends_by_itself]
+    jobs = list(JOBS.values())
     if extent.quick or extent.report:
         jobs = [job for job in jobs if job.name in plan.QUICK_STARTS]
     kept = KeptTrials(KEPT_QUICK if extent.quick else KEPT)

@@ -200,6 +200,16 @@ def test_too_few_tasks_are_not_ready():
     assert "a has shown 2 tasks" in answer.reason
 
 
+def test_a_stage_that_hardly_counts_is_believed_by_its_first_task():
+    """A joined table is read by one task a batch: three of them were awaited while batches took a minute."""
+    stages = TrueStage("a", 4, 0.1, 0.01), TrueStage("table", 1, 0.2, 0.0)
+    answer = fit_costs(TrueQuery(stages).runs((900.0,), 5), 5)
+    assert isinstance(answer, QueryCosts)
+    table = answer.stage("table")
+    assert table is not None and table.slot_seconds_at(900.0, 5) == pytest.approx(0.2)
+    assert isinstance(fit_costs(TrueQuery(stages).runs((10.0,), 5), 5), NotReady), "here it is a third"
+
+
 def test_records_without_useful_time_are_not_ready():
     ones, zeros = np.ones(4), np.zeros(4)
     stage = StageExecution("a", ones, ones, zeros, zeros, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -134,6 +135,57 @@ def test_a_need_is_said_again_while_the_next_batch_outlasts_its_period(
         assert f"batch 0 has run for {seconds:.0f} s" in answer.reason
 
 
+@pytest.mark.parametrize(
+    ("executors", "seconds", "says_so_again"), [(1, 20.0, True), (1, 4.0, False), (2, 20.0, False)]
+)
+def test_what_tasks_told_stands_while_the_next_batch_outlasts_its_period(executors, seconds, says_so_again):
+    """A first batch told a need and was left out; of the second no task had ended after two minutes."""
+    policy = SharedSlots(Goals())
+    told = policy.propose(window(first_batch(source_stage(0.01, 40, 400), 330.0), executors=1, cores=2))
+    left_out = replace(
+        first_batch(source_stage(0.01, 0, 4), 330.0),
+        batches=(ended_batch(60.0, settled=False),),
+        running=None,
+    )
+    assert isinstance(policy.propose(window(left_out, executors=1, cores=2)), NotReady)
+    next_one = first_batch(source_stage(0.01, 0, 4), 330.0, seconds, new_slots=0)
+    answer = policy.propose(window(next_one, executors=executors, cores=2))
+    assert isinstance(told, Scale) and isinstance(answer, Scale if says_so_again else NotReady)
+    if isinstance(answer, Scale):
+        assert answer.parallelism == told.parallelism and "has run for 20 s: 0 of 4 tasks" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("end", "began", "grows"),
+    [(60.0, -50.0, False), (110.0, -50.0, True), (60.0, 42.0, True)],
+    ids=["soon after", "a minute later", "by a batch begun since"],
+)
+def test_a_batch_in_which_executors_came_asks_for_more_only_after_a_minute(end, began, grows):
+    """Its tasks were cold: by them 1 executor became 3, and 30 s later, still in the same batch, 6."""
+    policy, stage = SharedSlots(Goals()), source_stage(0.02, 40, 400)
+    told = window(first_batch(stage, 330.0), executors=1, cores=2)
+    assert isinstance(policy.propose(replace(told, end=30.0)), Scale)
+    assert stage.done is not None
+    stage = replace(stage, done=replace(stage.done, wall_seconds=end - began))
+    query = first_batch(stage, 330.0, seconds=end - began, new_slots=2)
+    assert query.running is not None
+    query = replace(query, running=replace(query.running, start=began, slots=4))
+    for moment in (40.0, end):
+        answer = policy.propose(replace(window(query, executors=2, cores=2), end=moment))
+    assert isinstance(answer, Scale if grows else NotReady)
+
+
+def test_a_batch_that_ends_in_time_takes_back_what_tasks_told():
+    policy = SharedSlots(Goals())
+    policy.propose(window(first_batch(source_stage(0.01, 40, 400), 330.0), executors=1, cores=2))
+    quick = replace(first_batch(source_stage(0.01, 0, 4), 330.0), batches=(ended_batch(4.0),), running=None)
+    policy.propose(window(quick, executors=1, cores=2))
+    answer = policy.propose(
+        window(first_batch(source_stage(0.01, 0, 4), 330.0, 20.0, new_slots=0), executors=1, cores=2)
+    )
+    assert isinstance(answer, NotReady)
+
+
 def test_records_that_have_become_dearer_show_in_the_tasks_of_one_long_batch():
     # what cost a millisecond costs ten now, as on a host that is throttled: the batch outlasts twelve periods
     policy = SharedSlots(Goals())
@@ -190,6 +242,14 @@ def test_what_waits_counts_with_the_time_to_catch_up():
 def test_nothing_is_given_back_for_part_of_a_batch():
     answer = propose(first_batch(source_stage(0.0001, 40, 400), 60.0), executors=8)
     assert isinstance(answer, NotReady)
+
+
+def test_a_batch_whose_rates_are_unknown_says_how_far_it_has_come():
+    # as of a join in its first batch: which of two sources feeds which stage is not known yet
+    query = replace(first_batch(source_stage(0.01, 40, 400), math.nan), sources={})
+    answer = propose(query)
+    assert isinstance(answer, NotReady)
+    assert "40 of 400 tasks of files are done" in answer.reason and answer.until is not None
 
 
 def test_an_unknown_rate_is_said():

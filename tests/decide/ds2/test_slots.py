@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from penstock.dataflow.graph import LogicalGraph, Operator
@@ -34,13 +35,39 @@ def cold_then_warm(warm: int) -> SlotQuery:
     return query_window(chain(cold), tuple(batches), {"score": 520.0}, period=5.0)
 
 
+def test_a_run_that_ends_by_itself_is_sized_by_its_backlog_and_says_when_it_ends():
+    # batches of 1,000 records, one after the other; none come while it runs
+    query = TrueQuery((TrueStage("flatmap", 10, 0.01, 0.002), TrueStage("count", 10, 0.01, 0.001)))
+    batches = query.runs((1000.0,) * 6, 5)
+    run = query_window(chain(query), batches, {"flatmap": 0.0}, backlog=60_000.0, period=None)
+    answer = SharedSlots(Goals()).propose(window(replace(run, single_run=True), executors=1))
+    assert isinstance(answer, Hold)
+    # 60 batches more of these
+    left = f"in about {60 * batches[0].seconds:.1f} s at the present pace"
+    assert f"ends by itself when its backlog is read, {left}" in answer.reason
+
+
+def test_it_grows_out_of_batches_that_get_ever_longer_though_a_hot_key_keeps_them_long():
+    """On one slot batches grew without end; eight would have settled at a length, and one was held."""
+    skew = np.array([7.0, 8.0, 5.0, 7.0, 7.0, 53.0, 7.0, 6.0])
+    stages = TrueStage("scan", 3, 0.05, 0.00006), TrueStage("score", 8, 0.98, 0.00051, skew=skew)
+    query = TrueQuery(stages, per_batch=2.1)
+    batches = query.runs((47_000.0, 46_000.0), 1)
+    seen = query_window(chain(query), batches, {"scan": 2900.0}, period=5.0)
+    answer = SharedSlots(Goals()).propose(window(seen, executors=1, cores=1))
+    assert isinstance(answer, Scale) and answer.parallelism[EXECUTORS] > 4
+    assert "with no number of executors" in answer.reason and "53%" in answer.reason
+
+
 def test_growth_waits_where_the_newest_batch_cost_far_less_than_those_before():
     answers = [
         SharedSlots(Goals()).propose(window(cold_then_warm(warm), executors=6, cores=1)) for warm in range(3)
     ]
     assert isinstance(answers[0], Scale) and answers[0].parallelism[EXECUTORS] > 6
-    assert isinstance(answers[1], NotReady)
-    assert "batch 2 took 0.5 times the work that those before it tell" in str(answers[1])
+    # a hold, so that two decisions in a row have to ask for growth after it
+    assert isinstance(answers[1], Hold)
+    assert "batch 2 took 0.5 times the work that those before it tell" in answers[1].reason
+    assert "12 slots, which costs so far ask for, wait for one batch more" in answers[1].reason
     assert isinstance(answers[2], Hold) and answers[2].figures["slots_needed"] == 6
 
 

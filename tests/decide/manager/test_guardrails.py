@@ -248,13 +248,16 @@ def test_a_small_factor_still_lets_one_executor_come():
     ("seen", "needs", "left"),
     [
         (4, (12,), 8),
-        (4, (5, 12), 8),
-        (4, (10, 12), 10),
+        (4, (4, 12), 8),
+        (4, (5, 12), 5),
+        (4, (12, 10), 10),
         (4, (12, 12), 12),
         (20, (12,), 12),
+        (20, (5, 12), 12),
     ],
 )
-def test_far_beyond_the_sizes_seen_two_decisions_must_agree(seen, needs, left):
+def test_beyond_the_sizes_seen_growth_goes_as_far_as_decisions_agree(seen, needs, left):
+    """Cold batches asked for 24 executors, a window later for eight, and twelve were ordered."""
     asked = decisions(*((90.0 + number, need) for number, need in enumerate(needs)))
     change = scale(12)
     told = replace(change, expected=replace(change.expected, figures={SEEN_EXECUTORS: float(seen)}))

@@ -13,6 +13,7 @@ from penstock.observe.progress import SourceProgress
 from penstock.observe.sources.current_rate import arrival_rate
 from penstock.observe.sources.file_log import LoggedFile
 from penstock.observe.sources.files import FilesSeen, FileTrack
+from penstock.observe.sources.listing import ListedFile
 
 FILES = "FileStreamSource[file:/in]"
 PERIOD = 5.0
@@ -28,14 +29,20 @@ def files(entry, *moments):
 
 
 def present(*moments, name="w"):
-    return {f"/in/{name}{n}": at for n, at in enumerate(moments)}
+    return {f"/in/{name}{n}": ListedFile(at) for n, at in enumerate(moments)}
 
 
 class Stream:
-    """A directory, and a query that takes at most some files a batch, seen by a track."""
+    """A directory, and a query that takes at most some files a batch, seen by a track.
 
-    def __init__(self, arrivals, most, records):
-        self.arrivals, self.most, self.records = sorted(arrivals), most, records
+    A file has a record for every ten of its bytes, which nobody tells of a directory whose files are removed.
+    """
+
+    def __init__(self, files, most, kept):
+        arrivals, sizes = zip(*sorted(files), strict=True)
+        self.arrivals, self.most, self.kept = arrivals, most, kept
+        self.sizes = sizes if kept else [math.nan] * len(sizes)
+        self.records = [size / 10 if kept else 25.0 for size in sizes]
         self.taken = self.reported = 0
         self.entries = []
         self.unseen = []
@@ -59,13 +66,18 @@ class Stream:
         if self.reported == len(self.entries):
             return []
         self.reported += 1
-        count = self.entries[self.reported - 1]
-        return [report(self.reported - 2, self.reported - 1, self.records * count)]
+        before = sum(self.entries[: self.reported - 1])
+        read = sum(self.records[before : before + self.entries[self.reported - 1]])
+        return [report(self.reported - 2, self.reported - 1, read)]
 
-    def look(self, now, reports, kept):
+    def look(self, now, reports):
         """Look with a directory from which files that were read are removed, unless they are kept."""
-        first = 0 if kept else self.taken
-        there = {self.name(n): at for n, at in enumerate(self.arrivals) if at <= now and n >= first}
+        first = 0 if self.kept else self.taken
+        there = {
+            self.name(n): ListedFile(at, self.sizes[n])
+            for n, at in enumerate(self.arrivals)
+            if at <= now and n >= first
+        }
         self.track.look(FilesSeen(now, tuple(self.unseen), there))
         self.unseen = []
         for told in reports:
@@ -79,15 +91,15 @@ events = st.lists(
 
 @settings(max_examples=200)
 @given(
-    st.lists(st.floats(0, 200), min_size=1, max_size=120),
+    st.lists(st.tuples(st.floats(0, 200), st.integers(1, 10_000)), min_size=1, max_size=120),
     st.integers(1, 50),
     events,
     st.booleans(),
 )
 def test_in_whatever_batches_files_are_read_rate_and_backlog_are_plain_arithmetic(
-    arrivals, most, steps, kept
+    arriving, most, steps, kept
 ):
-    stream, now, waiting_reports = Stream(arrivals, most, 25.0), 0.0, []
+    stream, now, waiting_reports = Stream(arriving, most, kept), 0.0, []
     for what, seconds in steps:
         now += seconds
         if what == "plan":
@@ -95,35 +107,58 @@ def test_in_whatever_batches_files_are_read_rate_and_backlog_are_plain_arithmeti
         elif what == "end":
             waiting_reports += stream.end()
         else:
-            stream.look(now, waiting_reports, kept)
+            stream.look(now, waiting_reports)
             waiting_reports = []
-    stream.look(now, waiting_reports, kept)
+    stream.look(now, waiting_reports)
     rate, backlog = stream.track.measure_offered(now - 10, now, PERIOD)
     if not stream.reported:
         assert math.isnan(rate)
         return
     came = np.array([at for at in stream.arrivals if at <= now])
-    expected = arrival_rate(came, now - 10, now)
-    assert rate == pytest.approx(25 * expected)
-    unread = len(came) - sum(stream.entries[: stream.reported])
-    assert backlog == pytest.approx(25 * max(0.0, unread - 2 * PERIOD * expected))
+    records = np.array(stream.records[: len(came)])
+    expected = arrival_rate(came, now - 10, now, records)
+    assert rate == pytest.approx(expected)
+    unread = records[sum(stream.entries[: stream.reported]) :].sum()
+    assert backlog == pytest.approx(max(0.0, unread - 2 * PERIOD * expected), abs=1e-6)
     idle = stream.track.idle_seconds
     assert idle == 0 if unread else idle <= now - came[-1] + 1e-9
 
 
-def test_records_of_a_file_are_those_of_the_newest_batches():
+def test_records_are_those_of_the_newest_batches():
     track = FileTrack()
     for entry in range(20):
         track.look(FilesSeen(float(entry), files(entry, *[float(entry)] * 16), {}))
         track.add(report(entry - 1, entry, 16 * (100.0 if entry < 18 else 500.0)), 0.0)
-    assert track.records_per_file == 500
+    assert track.records_per_byte == 500
+
+
+def test_files_that_grow_are_a_rising_rate_before_a_batch_with_them_has_ended():
+    """A writer has a file for each quarter of a second: at twice the rate it is twice as large."""
+    track = FileTrack()
+    small = {file.path: ListedFile(file.modified, 1000.0) for file in files(0, *np.arange(0, 10, 0.25))}
+    track.look(FilesSeen(10.0, tuple(LoggedFile(path, at, 0) for path, (at, _) in small.items()), small))
+    track.add(report(-1, 0, 10 * 40.0), 0.0)
+    assert track.measure_offered(0.0, 10.0, PERIOD)[0] == pytest.approx(40.0, rel=0.05)
+    large = {path: ListedFile(at, 2000.0) for path, (at, _) in present(*np.arange(10, 30, 0.25)).items()}
+    track.look(FilesSeen(30.0, (), small | large))
+    rate, backlog = track.measure_offered(20.0, 30.0, PERIOD)
+    assert rate == pytest.approx(80.0, rel=0.05)
+    assert backlog == pytest.approx(20 * 80.0 - 2 * PERIOD * rate, rel=0.05)
+
+
+def test_files_without_bytes_have_no_records():
+    track = FileTrack()
+    empty = {file.path: ListedFile(file.modified, 0.0) for file in files(0, 1.0, 2.0)}
+    track.look(FilesSeen(3.0, files(0, 1.0, 2.0), empty))
+    track.add(report(-1, 0, 0.0), 0.0)
+    assert track.measure_offered(0.0, 3.0, PERIOD) == (0.0, 0.0)
 
 
 def test_a_batch_of_several_entries():
     track = FileTrack()
     track.look(FilesSeen(10.0, files(0, 1.0) + files(1, 2.0, 3.0), {}))
     track.add(report(-1, 1, 90.0), 0.0)
-    assert (track.files, track.records_per_file) == (3, 30)
+    assert (track.files, track.records_per_byte) == (3, 30)
     assert track.arrivals is not None
     assert (track.arrivals.mean, track.arrivals.oldest, track.arrivals.records) == (2.0, 1.0, 90.0)
 
@@ -132,18 +167,18 @@ def test_a_restart_from_an_old_checkpoint_is_exact_with_its_first_report():
     """The log has a history; what the new run reads is told by its own entries."""
     track = FileTrack()
     history = tuple(file for entry in range(40) for file in files(entry, 100.0 + entry))
-    there = {file.path: file.modified for file in history} | present(5000.0, 5001.0)
+    there = {file.path: ListedFile(file.modified) for file in history} | present(5000.0, 5001.0)
     track.look(FilesSeen(5002.0, history, there))
     assert math.isnan(track.measure_offered(4992.0, 5002.0, PERIOD)[0])
     track.look(FilesSeen(5012.0, (LoggedFile("/in/w0", 5000.0, 40), LoggedFile("/in/w1", 5001.0, 40)), there))
     track.add(report(39, 40, 14.0), 0.0)
-    assert track.records_per_file == 7
+    assert track.records_per_byte == 7
     assert track.measure_offered(5002.0, 5012.0, PERIOD) == (0, 0)
 
 
 def test_a_log_too_long_to_read_whole_leaves_no_phantom_backlog():
     track = FileTrack()
-    old = {f"/in/old{n}": 10.0 for n in range(1000)}
+    old = {f"/in/old{n}": ListedFile(10.0) for n in range(1000)}
     track.look(FilesSeen(50.0, files(7, 40.0, 41.0), old | present(45.0), read_before=40.0))
     track.add(report(6, 7, 20.0), 0.0)
     assert track.measure_offered(40.0, 50.0, 0.1)[1] == pytest.approx(10, rel=0.1)
@@ -162,7 +197,7 @@ def test_a_file_that_came_again_under_its_name_is_not_read_again():
     track = FileTrack()
     track.look(FilesSeen(10.0, files(0, 1.0), {}))
     track.add(report(-1, 0, 5.0), 0.0)
-    track.look(FilesSeen(20.0, (), {"/in/0-0": 15.0}))
+    track.look(FilesSeen(20.0, (), {"/in/0-0": ListedFile(15.0)}))
     assert track.measure_offered(10.0, 20.0, PERIOD) == (0, 0)
 
 
@@ -174,8 +209,8 @@ def test_files_of_another_clock_count_when_they_are_listed(shift, word):
     warnings = []
     for step in range(1, 4):
         at = 100.0 + 10 * step
-        came = {f"/in/{step}-{n}": at - 9 + n * 0.4 + shift for n in range(20)}
-        taken = tuple(LoggedFile(path, modified, step) for path, modified in came.items())
+        came = {f"/in/{step}-{n}": ListedFile(at - 9 + n * 0.4 + shift) for n in range(20)}
+        taken = tuple(LoggedFile(path, file.modified, step) for path, file in came.items())
         warnings.append(track.look(FilesSeen(at, taken, came)))
         track.add(report(step - 1, step, 200.0), 0.0)
     assert f"new files bear times 3595 s {word} the moment at which they were seen" in str(warnings[-1])
@@ -190,8 +225,8 @@ def test_clocks_a_little_apart_lose_no_file():
     track.add(report(-1, 0, 10.0), 0.0)
     for step in range(1, 6):
         at = 100.0 + 10 * step
-        came = {f"/in/{step}-{n}": at - 10 + n * 0.5 + 2.0 for n in range(20)}
-        taken = tuple(LoggedFile(path, modified, step) for path, modified in came.items())
+        came = {f"/in/{step}-{n}": ListedFile(at - 10 + n * 0.5 + 2.0) for n in range(20)}
+        taken = tuple(LoggedFile(path, file.modified, step) for path, file in came.items())
         assert track.look(FilesSeen(at, taken, came)) is None
         track.add(report(step - 1, step, 200.0), 0.0)
     assert track.measure_offered(140.0, 150.0, PERIOD)[0] == pytest.approx(20.0, rel=0.25)
@@ -224,7 +259,6 @@ def test_a_running_batch_has_its_files_in_the_backlog():
     track.look(FilesSeen(10.0, files(0, 1.0), {}))
     track.add(report(-1, 0, 5.0), 0.0)
     track.look(FilesSeen(100.0, files(1, *range(10, 50)), present(*range(50, 100))))
-    assert track.running_files == 40
     assert track.measure_offered(90.0, 100.0, PERIOD)[1] == pytest.approx(5 * (90 - 10))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import BadMetrics
-from penstock.observe.sources.listing import ListingRule, LocalListing, expand_braces
+from penstock.observe.sources.listing import ListedFile, ListingRule, LocalListing, expand_braces
 
 LATER = 1e12
 """Long after any file was written, so that a directory that has not changed is not read again."""
@@ -53,7 +53,13 @@ def test_wild_cards(tmp_path):
 def test_a_file_itself(tmp_path):
     make(tmp_path, "a.json", "b.json")
     listed = LocalListing(ListingRule(str(tmp_path / "*.json"))).list_files(LATER)
-    assert listed == {str(tmp_path / name): 1000.0 for name in ("a.json", "b.json")}
+    assert listed == {str(tmp_path / name): ListedFile(1000.0, 0.0) for name in ("a.json", "b.json")}
+
+
+def test_a_file_is_told_with_its_bytes(tmp_path):
+    (tmp_path / "a.json").write_text("five!")
+    (found,) = LocalListing(ListingRule(str(tmp_path))).list_files(LATER).values()
+    assert found.size == 5
 
 
 def test_what_is_new_and_what_has_gone(tmp_path):
@@ -65,7 +71,7 @@ def test_what_is_new_and_what_has_gone(tmp_path):
     make(tmp_path / "day=1", "e")
     found = listed.list_files(LATER)
     assert sorted(os.path.relpath(path, tmp_path) for path in found) == ["b", "d", "day=1/c", "day=1/e"]
-    assert found[str(tmp_path / "d")] == 1007.5
+    assert found[str(tmp_path / "d")].modified == 1007.5
 
 
 def test_a_directory_just_written_to_is_read_again(tmp_path):

@@ -12,7 +12,7 @@ from penstock.observe.progress import SourceProgress
 from penstock.observe.sources.file_log import LoggedFile
 from penstock.observe.sources.file_watch import FileWatch, LocalPlace, LogReader
 from penstock.observe.sources.files import FilesSeen, FileTrack
-from penstock.observe.sources.listing import ListingRule, LocalListing
+from penstock.observe.sources.listing import ListedFile, ListingRule, LocalListing
 from penstock.observe.sources.offered import sampled_at
 from penstock.observe.sources.tracking import OffsetTrack
 
@@ -122,7 +122,7 @@ def test_files_removed_before_they_were_read_were_never_offered():
     track.look(FilesSeen(10.0, logged(0, 1.0), {}))
     track.add(report(None, 0, 5.0), 0.0)
     for second in range(11, 21):
-        track.look(FilesSeen(float(second), (), {f"/in/w{second}": float(second)}))
+        track.look(FilesSeen(float(second), (), {f"/in/w{second}": ListedFile(second)}))
     # each was gone with the next: only the last one still waits, and Spark will read at most that one
     rate, backlog = track.measure_offered(10.0, 20.0, PERIOD)
     assert rate <= 5.0 / 5.0 and backlog <= 5.0
@@ -135,12 +135,11 @@ def test_a_file_that_a_batch_took_and_removed_counts_whichever_is_seen_first():
         track = FileTrack()
         track.look(FilesSeen(10.0, logged(0, 1.0), {}))
         track.add(report(None, 0, 5.0), 0.0)
-        track.look(FilesSeen(20.0, (), {f"/in/1-{n}": 11.0 + n for n in range(9)}))
+        track.look(FilesSeen(20.0, (), {f"/in/1-{n}": ListedFile(11.0 + n) for n in range(9)}))
         taken = logged(1, *(11.0 + n for n in range(9)))
         # the log may be read a look after the listing that no longer has its files
         track.look(FilesSeen(21.0, () if unread_log else taken, {}))
         track.look(FilesSeen(22.0, taken if unread_log else (), {}))
-        assert track.running_files == 9
         assert track.measure_offered(12.0, 22.0, PERIOD)[0] > 0
 
 
@@ -149,13 +148,13 @@ def test_an_offset_of_an_old_checkpoint_is_a_plain_number():
     old = tuple(LoggedFile(f"/in/old{n}", 1.0, n) for n in range(8))
     track.look(FilesSeen(10.0, old + logged(8, 9.0, 9.5), {}))
     track.add(report(7, 8, 20.0), 0.0)
-    assert track.records_per_file == 10
+    assert track.records_per_byte == 10
 
 
 def test_entries_that_the_log_does_not_have_make_the_source_unknown():
     # the checkpoint's log is gone: every file in the directory would look unread
     track = FileTrack()
-    there = {f"/in/{n}": float(n) for n in range(20)}
+    there = {f"/in/{n}": ListedFile(n) for n in range(20)}
     track.look(FilesSeen(20.0, logged(0, 1.0), there))
     track.add(report(None, 0, 10.0), 0.0)
     assert track.add(report({"logOffset": 0}, 3, 100.0), 0.0) is not None

@@ -23,25 +23,26 @@ from penstock_lab.jobs.catalog import JOBS, find_job
 from tests.lab.experiments.field.made_runs import a_run, a_trial
 
 ALL = [job for job in JOBS.values() if not job.ends_by_itself]
+BACKLOG = find_job("available-now")
 QUICK = [find_job(name) for name in plan.QUICK_STARTS]
 
 
-def test_the_whole_takes_two_hours_and_a_quick_run_less_than_ten_minutes():
-    assert plan.estimate_field(ALL, quick=False) <= 2 * 3600
+def test_the_whole_takes_little_more_than_two_hours_and_a_quick_run_less_than_ten_minutes():
+    assert plan.estimate_field([*ALL, BACKLOG], quick=False) <= 2.3 * 3600
     assert plan.estimate_field(QUICK, quick=True) < 600
 
 
 def test_an_estimate_adds_up_by_hand():
     job = find_job("no-trigger")
-    # 70 + 30, 180 + 90 idle + 30, and 1.2 searches of six periods of 10 s + 30
-    assert plan.estimate_job(job, quick=False) == pytest.approx(100 + 300 + 1.2 * 90)
+    # 90 + 30, 160 + 90 idle + 30, and 1.2 searches of 100 s + 30
+    assert plan.estimate_job(job, quick=False) == pytest.approx(120 + 280 + 1.2 * 130)
     assert plan.estimate_job(job, quick=True) == pytest.approx(80 + 30)
-    # three days of 270 + 30, 90 idle after one, two searches
-    assert plan.estimate_day(job) == pytest.approx(3 * 300 + 90 + 2 * 90)
+    # three days of 240 + 30, 90 idle after one, two searches
+    assert plan.estimate_day(job) == pytest.approx(3 * 270 + 90 + 2 * 130)
 
 
 @pytest.mark.parametrize(
-    ("job", "seconds"), [("numpy-scoring", 40), ("large-files", 60), ("no-trigger", 60), ("two-queries", 90)]
+    ("job", "seconds"), [("numpy-scoring", 100), ("large-files", 100), ("two-queries", 120)]
 )
 def test_a_fixed_run_has_several_periods_of_the_slowest_query_or_file(job, seconds):
     assert plan.plan_search(find_job(job), 10.0, 2).seconds == seconds
@@ -66,6 +67,18 @@ def test_every_job_is_run_from_too_few_and_from_too_many():
     assert loads.keys() == {"steady", "step-up", "step-down", "ramp"}
     starts = {trial.start for job in QUICK for trial in plan.plan_job(job, quick=True)}
     assert starts == {"under", "over"}
+
+
+def test_a_job_that_ends_by_itself_reads_a_backlog_and_has_no_oracle(tmp_path: Path):
+    ground = MadeUpGround({plan.find_rate(BACKLOG): 3})
+    rows = start_run(ground, tmp_path / "kept").run_job(BACKLOG, quick=False)
+    assert [(trial.system, trial.executors, trial.is_backlog) for trial in ground.ran] == [
+        ("penstock", 1, True)
+    ]
+    assert {(row["oracle_executors"], row["oracle"]) for row in rows} == {(None, "none")}
+    # its end is that of its driver: 2.2 slots' work of a minute may take 132 s on one executor
+    assert ground.ran[0].most_seconds >= 2 * 132
+    assert all(row["prediction_error"] is None and row["seconds_behind"] == 0 for row in rows)
 
 
 @pytest.mark.parametrize("load", ["steady", "step-up", "step-down", "ramp"])

@@ -183,6 +183,8 @@ def test_prediction_is_compared_with_the_median_batch_at_the_last_size():
     assert measure_trial(late).row["prediction_error"] == pytest.approx(0.1), (
         "batches of 8 executors are others"
     )
+    of_before = a_run(held=resized, batches=lengths, decisions=(decided("hold", 20.0, 3.3),))
+    assert measure_trial(of_before).row["prediction_error"] is None, "a hold is about what was held then"
     assert measure_trial(a_run(a_trial(load="day"), decisions=told.decisions)).row["prediction_error"] is None
 
 
