@@ -122,6 +122,8 @@ def test_the_tasks_of_airflow_run_real_commands() -> None:
     assert health["journal"] == report["journal"] == "$PENSTOCK_JOURNAL"
     (submit,) = calls("airflow.md", "SparkSubmitOperator")
     assert settings_of(literal(submit, "conf")).bounds.most == 20
+    # a name of its own: the journal keeps what it learned under it
+    assert literal(submit, "name") == "clicks" and "clicks" in health["application"]
     # Airflow refuses a continuous schedule of which several runs could be at work
     for dag in calls("airflow.md", "DAG"):
         assert literal(dag, "schedule") != "@continuous" or literal(dag, "max_active_runs") == 1
