@@ -8,18 +8,20 @@ LOWEST := .venv-lowest
 # a command that is started often would be compiled each time
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-busy test-lowest soak fuzz bench lint docs dist java postgres redis prometheus browser clean
+.PHONY: help demo test test-busy test-lowest test-chart test-versions soak fuzz bench lint docs dist java postgres redis prometheus browser clean
 
 help:
 	@echo "make demo    the autopilot at work on a cluster of this machine, under four minutes"
 	@echo "make test    all checks and tests"
 	@echo "make test-busy  all tests three times, with two busy loops beside them"
 	@echo "make test-lowest  the fast tests with the oldest packages that pyproject.toml allows"
+	@echo "make test-chart  the chart of a fleet, rendered by Helm itself, which is built with Go"
+	@echo "make test-versions  tests on a cluster with Spark 4.1 to 4.3 and each Python found; writes a table into the docs"
 	@echo "make soak    the longest tests on a cluster, which make test leaves out, and an hour of chaos"
 	@echo "make fuzz    the properties with other examples than make test has, and more of them"
 	@echo "make bench   all benchmarks"
 	@echo "make lint    the checks alone: style, types, import direction"
-	@echo "make docs    write docs/configuration.md and docs/metrics.md anew"
+	@echo "make docs    write docs/configuration.md, docs/metrics.md and docs/api.md anew"
 	@echo "make dist    wheel, source, their hashes and a bill of materials (SBOM), in dist/"
 	@echo "make clean   remove what the other targets made"
 
@@ -58,6 +60,13 @@ $(LOWEST)/.ready: pyproject.toml penstock_lab/pyproject.toml requirements.txt sc
 test-lowest: postgres redis prometheus browser $(LOWEST)/.ready
 	$(LOWEST)/bin/pytest -m "not spark" --numprocesses=auto --session-timeout=1200
 
+# ARGUMENTS="--spark 4.1 --python 3.12" tries these alone.
+test-versions: java $(READY)
+	$(BIN)/python scripts/versions.py $(ARGUMENTS)
+
+test-chart: $(READY)
+	HELM=$$(scripts/setup.sh helm) && HELM=$$HELM $(BIN)/pytest tests/rendered_chart.py
+
 # What takes a minute or more each beside what `test` has already shown in a smaller way.
 # Then chaos, an hour of it: CHAOS_SECONDS=180 is a short one, SEED=7 has the faults of an earlier run again.
 CHAOS_SECONDS := 3600
@@ -85,6 +94,8 @@ docs: $(READY)
 	mv docs/configuration.md.new docs/configuration.md
 	$(BIN)/python -m penstock.runtime.telemetry > docs/metrics.md.new
 	mv docs/metrics.md.new docs/metrics.md
+	$(BIN)/python scripts/api.py > docs/api.md.new
+	mv docs/api.md.new docs/api.md
 
 dist: $(READY)
 	rm -rf build dist
@@ -94,6 +105,6 @@ dist: $(READY)
 	cd dist && sha256sum * > SHA256SUMS
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist *.egg-info artifacts spark-warehouse metastore_db derby.log docs/*.new
+	rm -rf $(VENV) $(LOWEST) .venv-versions build dist *.egg-info artifacts spark-warehouse metastore_db derby.log docs/*.new
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find penstock penstock_lab tests -name __pycache__ -type d -exec rm -rf {} +

@@ -1,10 +1,12 @@
 #!/bin/sh
 # Sets up what the Makefile needs: `setup.sh python DIRECTORY` a virtual environment, `setup.sh java` a Java,
 # `setup.sh lowest DIRECTORY OTHER` one with the oldest packages that are allowed,
+# `setup.sh environment DIRECTORY PYTHON PINS` one with that Python and the packages of that file,
 # `setup.sh postgres` the PostgreSQL server that the tests of the journal talk to,
 # `setup.sh redis` the Redis server that the tests of the Yahoo benchmark talk to,
 # `setup.sh prometheus` the Prometheus, with promtool, that scrapes and checks in the tests of metrics.
 # `setup.sh browser` the Chromium, with its driver, in which the tests look at pages.
+# `setup.sh helm` builds the Helm that renders the chart in deploy/, with Go, and prints where it is.
 # Ends with one line that says what to install where it cannot install it itself.
 set -eu
 
@@ -68,6 +70,20 @@ set_up_python() {
     touch "$environment/.ready"
 }
 
+# An environment of its own for a given Python and given pins; kept until one of the pins changes.
+set_up_environment() {
+    if [ -f "$1/.ready" ] && cmp -s "$3" "$1/pins.txt"; then
+        return
+    fi
+    echo "setup: making $1 with $("$2" --version)" >&2
+    make_environment "$2" "$1"
+    install="$1/bin/python -m pip install --quiet --disable-pip-version-check"
+    $install --requirement "$3" || give_up "pip could not install the packages for $1"
+    $install --no-deps --no-build-isolation --editable . --editable ./penstock_lab || give_up "pip could not install the project itself"
+    cp "$3" "$1/pins.txt"
+    touch "$1/.ready"
+}
+
 # The lower bounds are read with the packages of the environment that the other targets use.
 set_up_lowest() {
     python=$(find_python) || give_up "Python 3.11 or later is needed: install it, and run make again"
@@ -122,6 +138,19 @@ set_up_browser() {
     command -v chromium >/dev/null 2>&1 || install_first_of chromium || give_up "could not install $needed"
 }
 
+# As old as will do: a newer one asks for a newer Go.
+HELM_VERSION=v3.19.5
+
+set_up_helm() {
+    place=${XDG_CACHE_HOME:-$HOME/.cache}/penstock/helm-$HELM_VERSION
+    if [ ! -x "$place/helm" ]; then
+        command -v go >/dev/null 2>&1 || give_up "the chart's test builds Helm with Go 1.24 or later: install it, and run make again"
+        echo "setup: building Helm $HELM_VERSION, which takes some minutes" >&2
+        GOBIN=$place GOFLAGS=-mod=mod go install "helm.sh/helm/v3/cmd/helm@$HELM_VERSION" >&2 || give_up "Helm could not be built"
+    fi
+    echo "$place/helm"
+}
+
 set_up_postgres() {
     command -v postgres >/dev/null 2>&1 && return
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 && return
@@ -134,10 +163,12 @@ cd "$(dirname "$0")/.."
 case "${1:-}" in
     python) set_up_python "${2:-.venv}" ;;
     lowest) set_up_lowest "$2" "$3" ;;
+    environment) set_up_environment "$2" "$3" "$4" ;;
     java) set_up_java ;;
     postgres) set_up_postgres ;;
     redis) set_up_redis ;;
     prometheus) set_up_prometheus ;;
     browser) set_up_browser ;;
-    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh lowest DIRECTORY OTHER | setup.sh java | setup.sh postgres | setup.sh redis | setup.sh prometheus | setup.sh browser" ;;
+    helm) set_up_helm ;;
+    *) give_up "usage: setup.sh python [DIRECTORY] | setup.sh lowest DIRECTORY OTHER | setup.sh environment DIRECTORY PYTHON PINS | setup.sh java | setup.sh postgres | setup.sh redis | setup.sh prometheus | setup.sh browser | setup.sh helm" ;;
 esac

@@ -6,8 +6,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.commands.config import Conf, Config, ObserveOnly, PolicyName, parse_conf
+from penstock.commands.ending import interruptible
 from penstock.commands.printing import Json, print_json, say
 from penstock.commands.run import check_settings, open_listener, set_stdout_aside, speak_up
 from penstock.errors import ActionFailed, PenstockError
@@ -76,7 +77,7 @@ def connect_server(
     speak_up()
     kept = set_stdout_aside() if as_json else None
     try:
-        with _interruptible(), submitting({**public, **shown}, {**hidden, TOKEN_KEY: token}):
+        with interruptible(), submitting({**public, **shown}, {**hidden, TOKEN_KEY: token}):
             result = _serve(serving, config, chosen)
     finally:
         if kept is not None:
@@ -147,17 +148,3 @@ def _announce(serving: Serving, port: int, life: ExitStack) -> str:
         say(f"warning: {host} can be reached from other machines, and nothing is encrypted: put TLS in front")
     say(f"serving Spark Connect at {address}; {how}")
     return address
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let SIGTERM end the command as control-C does."""
-
-    def interrupt(signal_number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
@@ -13,12 +13,25 @@ from rich.text import Text
 from penstock.commands.config import Conf, Config, parse_conf
 from penstock.commands.printing import FAILED, Json, answer
 from penstock.commands.run import check_settings
+from penstock.errors import BadInput
 
 if TYPE_CHECKING:
-    from penstock.runtime.doctor.checks import Check
+    from penstock.runtime.doctor.checks import Check, RealTimeQuery
 
 
-def doctor(config: Config = None, conf: Conf = None, as_json: Json = False) -> None:
+RealTime = Annotated[
+    str | None,
+    typer.Option(
+        "--real-time",
+        metavar="N[+SHUFFLES]",
+        help="Also check the slots for a query in real-time mode: partitions of its source, and shuffles.",
+    ),
+]
+
+
+def doctor(
+    config: Config = None, conf: Conf = None, real_time: RealTime = None, as_json: Json = False
+) -> None:
     """Check what a job needs of this machine: exit 0, or 1.
 
     Java, Spark, Python of the executors, cluster, directories, journal, ports, clock and extras: each with a
@@ -27,13 +40,23 @@ def doctor(config: Config = None, conf: Conf = None, as_json: Json = False) -> N
     from penstock.runtime.doctor.cluster import read_defaults
     from penstock.runtime.doctor.examination import examine
 
+    query = _parse_real_time(real_time) if real_time else None
     known = {**read_defaults(os.environ), **parse_conf(conf or ())}
     settings = check_settings(config, known, {})
-    found = list(examine(settings, known, os.environ))
+    found = list(examine(settings, known, os.environ, query))
     fine = all(one.fine for one in found)
     answer({"ok": fine, "checks": [one.plain() for one in found]}, as_json, render_checks(found))
     if not fine:
         raise typer.Exit(FAILED)
+
+
+def _parse_real_time(text: str) -> RealTimeQuery:
+    from penstock.runtime.doctor.checks import parse_real_time
+
+    try:
+        return parse_real_time(text)
+    except BadInput as error:
+        raise BadInput(f"--real-time: {error}") from None
 
 
 def render_checks(found: Sequence[Check]) -> Group:

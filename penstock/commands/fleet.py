@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.commands.config import Conf, parse_conf, parse_seconds
-from penstock.commands.live import Html
-from penstock.commands.printing import Json, answer, progress, write_page
-from penstock.errors import ActionFailed, BadInput, PenstockError
+from penstock.commands.ending import interruptible
+from penstock.commands.live import CONTROLLERS, Html
+from penstock.commands.printing import Json, answer, progress, say, write_page
+from penstock.errors import ActionFailed, BadInput, PenstockError, Unsupported
 
 if TYPE_CHECKING:
     from penstock.fleet.admission import Admission
@@ -70,8 +71,9 @@ def run(  # noqa: PLR0913, PLR0917
     for one in (source, topic or directory):
         admission.check(one)
 
-    with closing(_open_shared(journal, place)) as shared:
-        standby = Standby(make_keeper(shared, directory), progress)
+    shared = _open_shared(journal, place)
+    with interruptible(), closing(shared), answering_health(known, directory) as beat:
+        standby = Standby(make_keeper(shared, directory), progress, beat=beat)
 
         def start() -> Any:
             from penstock.fleet import spark_job
@@ -232,6 +234,33 @@ def _open_shared(journal: str | None, place: FleetDirectory) -> Journal:
     except OSError as error:
         raise BadInput(f"{place.root}: cannot be made: {error.strerror}") from None
     return open_journal(place.journal)
+
+
+@contextmanager
+def answering_health(
+    settings: Settings, directory: Path, timer: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[], None]]:
+    """Answer `penstock health` while the controller runs; yields what its loop calls as it comes round."""
+    from penstock.fleet.standby import LEASE_SECONDS
+    from penstock.runtime.control import ControlServer, secure_directory
+    from penstock.runtime.heartbeat import Heartbeat
+
+    heart = Heartbeat(LEASE_SECONDS, timer)
+    sockets, own = Path(settings.run.runtime_directory), f"fleet-{os.getpid()}"
+
+    def handle(command: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        if command != "health":
+            raise Unsupported("the controller of a fleet answers `penstock health` alone")
+        return {"application": own, "name": str(directory), **heart.plain()}
+
+    with ExitStack() as serving:
+        try:
+            if settings.run.control_socket:
+                secure_directory(sockets)
+                serving.enter_context(closing(ControlServer(sockets / CONTROLLERS, own, handle)))
+        except Unsupported as error:
+            say(f"{error}: `penstock health` does not see this controller")
+        yield heart.beat
 
 
 def _serve(standby: Standby, start: Callable[[], Any], once: bool) -> None:

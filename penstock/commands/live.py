@@ -24,6 +24,8 @@ STATUS_EVERY_SECONDS = 1.0
 MIGRATION_EVERY_SECONDS = 0.5
 LONGEST_START_SECONDS = 30.0
 """The loop takes an order up at its next tick; one that is busy for longer than this is stuck."""
+CONTROLLERS = "fleets"
+"""Beneath the directory of the sockets: where the controllers of fleets on this machine answer."""
 NOT_FAILED = ("done", "stopped", "moving")
 
 Application = Annotated[
@@ -114,9 +116,9 @@ def health(
 
 
 def _ask_health(directory: Path) -> list[dict[str, Any]]:
-    """Ask each application on its own socket, once: a probe has little time."""
+    """Ask each application, and each fleet's controller, on its own socket, once: a probe has little time."""
     found = []
-    for path in sorted(directory.glob("*.sock")):
+    for path in sorted([*directory.glob("*.sock"), *(directory / CONTROLLERS).glob("*.sock")]):
         known = {"application": path.stem, "name": "", "silent_seconds": None, "hangs_after_seconds": None}
         try:
             told = control.ask(path, "health")

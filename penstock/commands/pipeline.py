@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ from rich.console import Group
 from rich.text import Text
 
 from penstock.commands.config import Conf, Config, parse_conf, parse_seconds
+from penstock.commands.ending import interruptible
 from penstock.commands.live import locate_sockets
 from penstock.commands.printing import Json, answer, say, terminal, write_output
 from penstock.errors import BadInput, NotFound
@@ -190,16 +190,15 @@ def attend_pipeline(handle: PipelineHandle, seconds: float | None) -> dict[str, 
     deadline = None if seconds is None else time.monotonic() + seconds
     led: bool | None = None
     # whoever is told to end must stop at a batch boundary, and let another lead at once
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        while not handle.wait(_ATTENTION_SECONDS) and (deadline is None or time.monotonic() < deadline):
-            if handle.leads is not led and not handle.stopping:
-                led = handle.leads
-                say(_describe_role(handle))
+        with interruptible():
+            while not handle.wait(_ATTENTION_SECONDS) and (deadline is None or time.monotonic() < deadline):
+                if handle.leads is not led and not handle.stopping:
+                    led = handle.leads
+                    say(_describe_role(handle))
     except KeyboardInterrupt:
         say("stopping")
     finally:
-        signal.signal(signal.SIGTERM, before)
         seen = handle.status()
         handle.stop()
     return seen

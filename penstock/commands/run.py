@@ -34,6 +34,10 @@ ONLY_OBSERVES = (
     "or set `mode: act`"
 )
 
+GATEWAY = "PYSPARK_GATEWAY_PORT"
+"""Set where spark-submit has started the JVM, and this Python as the JVM's child."""
+SUBMITTED = "spark-submit has started Spark's JVM already"
+
 
 def run(
     script: Annotated[Path, typer.Argument(metavar="JOB.PY", help="The PySpark script.")],
@@ -53,6 +57,7 @@ def run(
 
     It ends with the script's own exit code. With --json the script's standard output goes to standard error.
     """
+    _check_submitted(os.environ, conf, allow_restart)
     spark_conf = parse_conf(conf or ())
     chosen = {**({"policy": policy} if policy else {}), **({"mode": "observe"} if observe else {})}
     if not script.is_file():
@@ -70,6 +75,19 @@ def run(
     speak_up()
     with submitting({**spark_conf, **shown}, hidden):
         raise typer.Exit(_run_attached(script, arguments or [], config, chosen, as_json))
+
+
+def _check_submitted(environment: Mapping[str, str], conf: list[str] | None, allow_restart: bool) -> None:
+    """Refuse options that mean nothing to a JVM that is up."""
+    if GATEWAY not in environment:
+        return
+    if allow_restart:
+        raise BadInput(
+            f"--allow-restart: {SUBMITTED}, and nobody could start another: leave out spark-submit; "
+            "`penstock run --conf spark.master=MASTER` submits by itself, in client mode"
+        )
+    if conf:
+        raise BadInput(f"--conf: {SUBMITTED}: give {', '.join(conf)} to spark-submit, before the script")
 
 
 def _repeat_options(policy: str | None, config: Path | None, conf: list[str] | None) -> list[str]:

@@ -40,8 +40,15 @@ def make_keeper(journal: Journal, directory: Path, patience: float = LEASE_SECON
 class Standby:
     """Runs a fleet's job while this process leads, and waits for its turn while it does not."""
 
-    def __init__(self, keeper: LeaseKeeper, say: Callable[[str], None], look: float = LOOK_SECONDS) -> None:
-        self._keeper, self._say, self._look = keeper, say, look
+    def __init__(
+        self,
+        keeper: LeaseKeeper,
+        say: Callable[[str], None],
+        look: float = LOOK_SECONDS,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`beat` is called with each look: a Spark that does not answer keeps it from being called."""
+        self._keeper, self._say, self._look, self._beat = keeper, say, look, beat
 
     def require_lead(self) -> None:
         """Raise NotLeading unless this process leads at this moment, asked of the store."""
@@ -70,7 +77,11 @@ class Standby:
                 raise ActionFailed(f"{seen.holder} decides for this fleet: stop it, or leave out --once")
             if first is None and time.monotonic() > give_up_at:
                 raise ActionFailed("who decides for this fleet cannot be told: its journal does not answer")
-            time.sleep(self._look)
+            self._pause()
+
+    def _pause(self) -> None:
+        self._beat()
+        time.sleep(self._look)
 
     def _serve_term(self, start: Callable[[], LeaderJob]) -> bool:
         """Wait for the lead and run the job; return whether it has ended by itself."""
@@ -80,9 +91,10 @@ class Standby:
             if leader != told:
                 self._say(f"standing by: {leader} decides for this fleet")
             told = leader
-            time.sleep(self._look)
+            self._pause()
         job = start()
         while not job.awaitTermination(self._look):
+            self._beat()
             if self._keeper.lease is None:
                 job.stop()
                 return False

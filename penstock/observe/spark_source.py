@@ -91,7 +91,8 @@ class SparkSource:
         self, start: float, now: float, executors: list[dict[str, Any]], warnings: list[str]
     ) -> SlotWindow | NotReady:
         if not self._collectors:
-            reason = self._real_time.describe() or "no streaming query is active"
+            held = sum(state.cores for state in self._executor_states(executors))
+            reason = self._real_time.describe(held) or "no streaming query is active"
             return NotReady(
                 reason, "a query in micro-batches" if self._real_time.names else "a query to start"
             )
@@ -99,6 +100,7 @@ class SparkSource:
             return NotReady("no executor is registered", "an executor")
         windows = [collector.window(start, now) for collector in self._collectors.values()]
         states = self._executor_states(executors)
+        slots = sum(state.cores for state in states)
         window = SlotWindow(
             application=self._application,
             start=start,
@@ -108,8 +110,8 @@ class SparkSource:
             reserved_slots=self._real_time.slots,
             reserved_for=self._real_time.names,
             executors=states,
-            slots_per_executor=max(1, round(sum(state.cores for state in states) / len(states))),
-            warnings=(*warnings, *self._real_time.warnings),
+            slots_per_executor=max(1, round(slots / len(states))),
+            warnings=(*warnings, *self._real_time.warn(slots)),
             memory_losses=self._losses.list_recent(now),
         )
         if any(collector.knows_operators for collector in self._collectors.values()):

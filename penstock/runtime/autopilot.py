@@ -57,10 +57,11 @@ class Autopilot:
         state: StateControl | None = None,
     ) -> None:
         """Assemble the handle; if `life` yields a callable, it is called after each cycle."""
+        from penstock.runtime.advice import JobAdvice
         from penstock.runtime.sizing_board import SizingBoard
 
         self.application, self.name, self.settings = loop.application, name, settings
-        self._sizing = SizingBoard()
+        self._sizing, self._advice = SizingBoard(), JobAdvice(settings)
         self._state = state
         self._loop, self._alive, self._clock = loop, alive, clock
         self._notes, self._terms = (found.notes, found.terms) if found is not None else ((), None)
@@ -126,6 +127,7 @@ class Autopilot:
             "notifications": self._outlets.notifications() if self._outlets is not None else {},
             "metrics_url": self._outlets.metrics_url if self._outlets is not None else None,
             "warnings": [*filter(None, [self._heart.describe()]), *self._notes, *self._warnings],
+            "advice": list(self._advice.list(self._loop.timeline)),
             "error": self._error,
         }
 

@@ -53,6 +53,7 @@ def render_run(status: Status) -> RenderableType:
     """Show everything about one application."""
     parts: list[RenderableType] = [_header(status), _queries(status), _History(status), _decisions(status)]
     parts += [Text(f"! {warning}", style="yellow") for warning in status.get("warnings", ())]
+    parts += [Text(f"→ {advice}", style="cyan") for advice in status.get("advice", ())]
     if status.get("error"):
         parts.append(Text(f"! stepping aside: {status['error']}", style="bold red"))
     return Group(*parts)

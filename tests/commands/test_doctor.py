@@ -43,3 +43,13 @@ def test_what_is_not_well_has_the_way_out_and_exit_1(
 def test_a_setting_that_is_wrong_is_bad_usage(capsys: Captured, config: list[str]) -> None:
     assert perform(["doctor", *config, "--conf", "spark.penstock.polcy=ds2"]) == 2
     assert "did you mean" in complaint(capsys)
+
+
+def test_a_query_in_real_time_mode_is_checked_before_it_starts(capsys: Captured, config: list[str]) -> None:
+    assert perform(["doctor", *config, *HEALTHY, "--real-time", "2"]) == 0
+    assert "2 slots are needed at once" in " ".join(capsys.readouterr().out.split())
+    assert perform(["doctor", *config, *HEALTHY, "--real-time", "2+1", "--json"]) == 1
+    (crossed,) = [one for one in last_json(capsys)["checks"] if not one["ok"]]
+    assert crossed["check"] == "real-time mode" and "200 are missing" in crossed["found"]
+    assert perform(["doctor", *config, *HEALTHY, "--real-time", "many"]) == 2
+    assert complaint(capsys).startswith("--real-time: 'many' is not")

@@ -140,3 +140,13 @@ def test_only_observing_and_restarting_contradict_each_other(
 ):
     assert perform(["run", "--allow-restart", "--observe", *config, str(script)]) == 2
     assert "--allow-restart" in complaint(capsys)
+
+
+def test_a_jvm_that_spark_submit_has_started_is_told_nothing_more(
+    capsys: Captured, script: Path, config: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert perform(["run", "--allow-restart", *config, str(script)]) == 2
+    assert "leave out spark-submit" in complaint(capsys)
+    assert perform(["run", "--conf", "spark.executor.cores=2", *config, str(script)]) == 2
+    assert "give spark.executor.cores=2 to spark-submit" in complaint(capsys)

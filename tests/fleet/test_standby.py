@@ -33,13 +33,17 @@ class Controller:
     def __init__(self, journal: Journal, directory: Path, patience: float = 60.0) -> None:
         self.jobs: list[FakeJob] = []
         self.said: list[str] = []
+        self.beats = 0
         self.keeper = make_keeper(journal, directory, patience)
-        self.standby = Standby(self.keeper, self.said.append, 0.01)
+        self.standby = Standby(self.keeper, self.said.append, 0.01, self.beat)
         self.thread = threading.Thread(target=self.standby.run, args=(self.start,), daemon=True)
 
     def start(self) -> FakeJob:
         self.jobs.append(FakeJob())
         return self.jobs[-1]
+
+    def beat(self) -> None:
+        self.beats += 1
 
     def begin(self) -> Controller:
         self.thread.start()
@@ -52,6 +56,9 @@ def test_the_second_waits_and_takes_over_when_the_first_ends(journal: Journal, t
     second = Controller(journal, tmp_path).begin()
     wait_for("the second", lambda: second.said)
     assert "standing by" in second.said[0] and second.jobs == []
+    for one in (first, second):
+        seen = one.beats
+        wait_for("the loop to come round", lambda one=one, seen=seen: one.beats > seen)
     first.standby.require_lead()
     with pytest.raises(NotLeading):
         second.standby.require_lead()

@@ -106,6 +106,7 @@ def status(**changes: Any) -> dict[str, Any]:
         "recent": recent,
         "decisions": decisions,
         "warnings": [],
+        "advice": [],
         "error": None,
     }
     return {**made, **changes}

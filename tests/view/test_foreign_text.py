@@ -37,7 +37,9 @@ def commands_in(text: str) -> set[str]:
 
 
 VIEWS: dict[str, RenderableType] = {
-    "run": render_run({**status(), "name": HOSTILE, "warnings": [HOSTILE], "error": HOSTILE}),
+    "run": render_run(
+        {**status(), "name": HOSTILE, "warnings": [HOSTILE], "advice": [HOSTILE], "error": HOSTILE}
+    ),
     "panel": make_panel(HOSTILE, {HOSTILE: HOSTILE}, HOSTILE),
     "table": make_table((HOSTILE, "b"), [(Text(HOSTILE), HOSTILE)]),
     "entries": Entries(("name", "why"), [(HOSTILE, HOSTILE)], 1, title=HOSTILE),

@@ -96,9 +96,21 @@ def test_any_width_will_do(width: int) -> None:
 def test_an_action_under_way_a_pause_a_warning_and_an_error_are_said() -> None:
     action = {"since": made_up.status()["now"] - 3, "from": 2, "to": 5, "reason": "grow"}
     shown = text(
-        made_up.status(action_in_flight=action, paused=True, warnings=["no offered rate"], error="disk full")
+        made_up.status(
+            action_in_flight=action,
+            paused=True,
+            warnings=["no offered rate"],
+            advice=["more partitions"],
+            error="disk full",
+        )
     )
-    for part in ("changing 2 → 5 executors, for 3 s", "paused", "! no offered rate", "disk full"):
+    for part in (
+        "changing 2 → 5 executors, for 3 s",
+        "paused",
+        "! no offered rate",
+        "→ more partitions",
+        "disk full",
+    ):
         assert part in shown
 
 

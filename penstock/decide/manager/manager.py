@@ -63,6 +63,7 @@ from penstock.decide.manager.proposals import (
     tell_oversize,
     write_sizes,
 )
+from penstock.decide.manager.real_time import RealTimeFloor
 from penstock.decide.manager.restarts import RestartJudge
 from penstock.decide.manager.settings import ManagerSettings, Statistic
 from penstock.decide.outcome import Outcome, Status
@@ -99,11 +100,13 @@ class ScalingManager:
         self.state = ManagerState()
         self.band = UtilisationBand(settings.utilisation_low, (goals or Goals()).utilisation)
         self.bounds = bounds or SizeBounds()
-        limits, self.periods = Bounds(self.bounds.least, self.bounds.most), NoChanges(settings.quiet)
+        self.periods = NoChanges(settings.quiet)
+        limits = (Bounds(self.bounds.least, self.bounds.most), RealTimeFloor())
         steps = (LargestStepUp(settings.largest_step_up), LargestStepDown(settings.largest_step_down))
         # First the rules that ask whether there is reason to change at all, then those that bend how far:
         # the delay raises a reduction, so what is minor is asked after it; the step is cut from a change that
-        # is real; the bounds and the periods are the user's hard limits and have the last word.
+        # is real; the bounds and the periods are the user's hard limits and have the last word, but for what
+        # would kill a query.
         self.guardrails: Sequence[Guardrail] = (
             self.band,
             KeepUpFirst(),
@@ -114,13 +117,13 @@ class ScalingManager:
             ScaleDownDelay(settings.scale_down_delay),
             MinorChanges(settings.ignore_changes_below),
             *steps,
-            limits,
+            *limits,
             self.periods,
         )
         # the size was held before, and every further moment at the worse one costs
-        self.rollback_guardrails: Sequence[Guardrail] = (limits, self.periods)
+        self.rollback_guardrails: Sequence[Guardrail] = (*limits, self.periods)
         # without metrics, nothing is known of the need
-        self.fallback_guardrails: Sequence[Guardrail] = (*steps, limits, self.periods)
+        self.fallback_guardrails: Sequence[Guardrail] = (*steps, *limits, self.periods)
 
     @property
     def considered(self) -> int:

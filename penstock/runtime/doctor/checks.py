@@ -7,9 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.errors import BadInput
+from penstock.observe.real_time import SlotsAtOnce
 from penstock.observe.versions import NEWEST_SPARK, OLDEST_SPARK, Version, parse_version
 
 OLDEST_JAVA = 17
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
+"""Executors, cores of each, and memory."""
 SLIP_SECONDS = 0.1
 """How far wall clock and monotonic clock may part in a moment: more is a clock that is being set."""
 
@@ -123,6 +128,77 @@ def count_room(conf: Mapping[str, str]) -> int | None:
     told = most.isascii() and most.isdecimal() and each.isascii() and each.isdecimal() and int(each) > 0
     standalone = conf.get("spark.master", "").startswith("spark://")
     return int(most) // int(each) if told and standalone else None
+
+
+@dataclass(frozen=True, slots=True)
+class RealTimeQuery:
+    """A query that is to run in real-time mode: the partitions of its source, and how often it shuffles."""
+
+    source: int
+    shuffles: int = 0
+
+    def stages(self, conf: Mapping[str, str]) -> tuple[int, ...]:
+        """Return the tasks of each of its stages."""
+        return (self.source, *[_read_count(conf, SHUFFLE_PARTITIONS, 200)] * self.shuffles)
+
+
+def parse_real_time(text: str) -> RealTimeQuery:
+    """Parse 12, or 12+1 for one shuffle."""
+    found = re.fullmatch(r"(\d{1,6})(?:\+(\d{1,2}))?", text.strip(), re.ASCII)
+    if found is None or int(found[1]) < 1:
+        raise BadInput(f"{text!r} is not PARTITIONS or PARTITIONS+SHUFFLES, such as 12 or 12+1")
+    return RealTimeQuery(int(found[1]), int(found[2] or 0))
+
+
+def judge_real_time(conf: Mapping[str, str], query: RealTimeQuery, most: int | None) -> Check:
+    """Judge by Spark's settings whether a query in real-time mode finds a slot for each of its tasks."""
+    name, held = "real-time mode", count_slots(conf)
+    if conf.get("spark.dynamicAllocation.enabled", "").strip().lower() == "true":
+        found = "spark.dynamicAllocation.enabled is true, and Spark then refuses such a query"
+        return Check(name, found, "set spark.dynamicAllocation.enabled to false")
+    stages = query.stages(conf)
+    at_once = SlotsAtOnce(stages, held or 0)
+    if held is None:
+        return Check(
+            name, f"{at_once.needed} slots are needed at once; how many come is for the cluster to say"
+        )
+    way_out = _make_room(conf, at_once.needed, most)
+    if query.shuffles:
+        way_out += f", or lower {SHUFFLE_PARTITIONS}, {stages[-1]} for each shuffle"
+    return Check(name, at_once.describe(), way_out if at_once.missing else "")
+
+
+def _make_room(conf: Mapping[str, str], slots: int, most: int | None) -> str:
+    """Say what has so many slots."""
+    master = conf.get("spark.master", "")
+    if master.startswith("local["):
+        return f"use local[{slots}]"
+    cluster = LOCAL_CLUSTER.fullmatch(master)
+    cores = int(cluster[2]) if cluster else _read_count(conf, "spark.executor.cores", 1)
+    executors = -(-slots // max(1, cores // _read_count(conf, "spark.task.cpus", 1)))
+    bound = f" (max_executors is {most})" if most is not None and most < executors else ""
+    return f"start with {executors} executors of {cores} cores{bound}"
+
+
+def count_slots(conf: Mapping[str, str]) -> int | None:
+    """Count the slots that an application starts with; None where its settings do not say."""
+    master, per_task = conf.get("spark.master", ""), _read_count(conf, "spark.task.cpus", 1)
+    if cluster := LOCAL_CLUSTER.fullmatch(master):
+        return int(cluster[1]) * (int(cluster[2]) // per_task)
+    if local := re.fullmatch(r"local\[(\d+)(?:,\s*\d+)?\]", master):
+        return int(local[1]) // per_task
+    cores = _read_count(conf, "spark.executor.cores", 1)
+    if master.startswith("spark://"):
+        room = count_room(conf)
+        return None if room is None else room * (cores // per_task)
+    if master == "yarn" or master.startswith("k8s://"):
+        return _read_count(conf, "spark.executor.instances", 2) * (cores // per_task)
+    return None
+
+
+def _read_count(conf: Mapping[str, str], key: str, default: int) -> int:
+    text = conf.get(key, "").strip()
+    return max(1, int(text)) if text.isascii() and text.isdecimal() else default
 
 
 def judge_ports(taken: Mapping[str, str | None]) -> Check:

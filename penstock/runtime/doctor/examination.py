@@ -20,7 +20,7 @@ from penstock.journal.ports import hide_password
 from penstock.journal.store import open_journal
 from penstock.runtime.control import ControlServer, ask
 from penstock.runtime.doctor import checks
-from penstock.runtime.doctor.checks import Check, Extra
+from penstock.runtime.doctor.checks import Check, Extra, RealTimeQuery
 from penstock.runtime.doctor.cluster import check_cluster
 from penstock.runtime.listening import why_not_free
 from penstock.settings.model import Settings
@@ -33,13 +33,20 @@ MODULES = {"postgres": "psycopg", "kafka": "confluent_kafka", "otel": "opentelem
 OWN_PYTHON = "import sys; print('{}.{}.{}'.format(*sys.version_info))"
 
 
-def examine(settings: Settings, conf: Mapping[str, str], environment: Mapping[str, str]) -> Iterator[Check]:
+def examine(
+    settings: Settings,
+    conf: Mapping[str, str],
+    environment: Mapping[str, str],
+    real_time: RealTimeQuery | None = None,
+) -> Iterator[Check]:
     """Look at one thing after the other, as an application with these settings would meet them."""
     yield check_java(environment)
     yield checks.judge_spark(_find_version("pyspark"), _find_spark_home(environment))
     yield check_executor_python(conf, environment)
     yield check_cluster(conf, environment)
     yield checks.judge_scaling(conf, settings.bounds.most)
+    if real_time is not None:
+        yield checks.judge_real_time(conf, real_time, settings.bounds.most)
     yield check_runtime_directory(Path(settings.run.runtime_directory), settings.run.control_socket)
     journal, ahead = check_journal(settings.run.journal)
     yield journal

@@ -86,7 +86,11 @@ def render_parts(seen: Seen, orders: bool) -> dict[str, Markup]:
     return {
         "summary": render_markup("dashboard/summary.html.j2", row=make_row(seen, "")),
         "controls": render_controls(seen, orders),
-        "warnings": render_markup("dashboard/warnings.html.j2", warnings=seen.status.get("warnings", ())),
+        "warnings": render_markup(
+            "dashboard/warnings.html.j2",
+            warnings=seen.status.get("warnings", ()),
+            advice=seen.status.get("advice", ()),
+        ),
     }
 
 

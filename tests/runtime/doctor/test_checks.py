@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.errors import BadInput
 from penstock.runtime.doctor import checks
 from penstock.runtime.doctor.checks import Check, Extra
 
@@ -132,3 +133,58 @@ def test_a_check_is_plain_data_for_programs():
         "way_out": "install it",
     }
     assert Check("java", "Java 17").plain()["way_out"] is None
+
+
+YARN = {"spark.master": "yarn", "spark.executor.cores": "4"}
+
+
+@pytest.mark.parametrize(
+    ("conf", "slots"),
+    [
+        (YARN, 8),
+        ({**YARN, "spark.executor.instances": "5"}, 20),
+        ({**YARN, "spark.task.cpus": "3"}, 2),
+        ({"spark.master": "k8s://https://host"}, 2),
+        ({"spark.master": "local-cluster[3, 2, 1024]"}, 6),
+        ({"spark.master": "local[4]"}, 4),
+        ({"spark.master": "local[*]"}, None),
+        ({"spark.master": "spark://host:7077"}, None),
+        ({"spark.master": "spark://host:7077", "spark.cores.max": "9", "spark.executor.cores": "2"}, 8),
+        ({}, None),
+    ],
+)
+def test_the_slots_of_a_start_are_those_that_settings_say(conf: dict[str, str], slots: int | None):
+    assert checks.count_slots(conf) == slots
+
+
+def test_a_query_in_real_time_mode_needs_a_slot_for_each_task():
+    enough = checks.judge_real_time(YARN, checks.parse_real_time("8"), 20)
+    assert enough.fine and enough.found == "8 slots are needed at once, one for each task: 8 are held"
+    short = checks.judge_real_time(YARN, checks.parse_real_time("8+1"), 20)
+    assert (
+        "208 slots (8 + 200) are needed at once, one for each task: 8 are held, 200 are missing"
+        in short.found
+    )
+    assert short.way_out == (
+        "start with 52 executors of 4 cores (max_executors is 20), or lower "
+        "spark.sql.shuffle.partitions, 200 for each shuffle"
+    )
+    fewer = {**YARN, "spark.sql.shuffle.partitions": "4", "spark.executor.instances": "3"}
+    assert checks.judge_real_time(fewer, checks.parse_real_time("8+1"), 20).fine
+    local = checks.judge_real_time({"spark.master": "local[4]"}, checks.parse_real_time("8"), None)
+    assert local.way_out == "use local[8]"
+    cluster = {"spark.master": "local-cluster[1,2,1024]"}
+    assert checks.judge_real_time(cluster, checks.parse_real_time("8"), 9).way_out == (
+        "start with 4 executors of 2 cores"
+    )
+    assert checks.judge_real_time({}, checks.parse_real_time("8"), None).fine
+    dynamic = checks.judge_real_time(
+        {**YARN, "spark.dynamicAllocation.enabled": "true"}, checks.parse_real_time("1"), 20
+    )
+    assert "refuses" in dynamic.found and not dynamic.fine
+
+
+@pytest.mark.parametrize("text", ["", "0", "twelve", "12+", "+1", "12+1+1", "-3", "٣"])
+def test_partitions_that_are_none_are_bad_input(text: str):
+    with pytest.raises(BadInput, match="such as 12 or 12"):
+        checks.parse_real_time(text)
