@@ -117,8 +117,9 @@ class SharedSlots:
         silence = unfit or _find_silence(query, window.end)
         if silence is None and learned.memory.remember(query.batches) == 0:
             silence = NotReady("no batch of the window has usable metrics", "a batch with finite metrics")
-        demand = read_demand(query)
-        asleep = find_sleep(query, find_period(query, self._goals))
+        period = find_period(query, self._goals)
+        demand = read_demand(query, period)
+        asleep = find_sleep(query, period)
         if asleep is not None:
             return asleep
         if isinstance(demand, NotReady):
@@ -131,7 +132,7 @@ class SharedSlots:
         costs = learned.memory.costs(alone)
         most = self._max_slots if isinstance(costs, NotReady) else _bound_slots(costs.newest, self._max_slots)
         by_tasks = None if lag else size_by_running(shown, demand, held, self._goals, most)
-        overdue = None if unfit else describe_overdue(query, find_period(query, self._goals))
+        overdue = None if unfit else describe_overdue(query, period)
         if isinstance(costs, NotReady):
             return learned.repeat_told(by_tasks, query, held, overdue) or silence or costs
         # a load that rises need not wait for a batch, whose costs are known; a lower one is shown by batches
