@@ -84,6 +84,8 @@ class QuerySizing:
     load_on: Callable[[int], float]
     seen_slots: int
     may_shrink: bool = True
+    waits: str = ""
+    """Why what is held stays for one batch more, though more is asked for."""
     outlook: Outlook | None = None
 
 

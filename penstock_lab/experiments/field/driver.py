@@ -25,7 +25,7 @@ SYSTEMS = ("penstock", "fixed", "dynamic-allocation")
 EVERY_SECONDS = 0.5
 LONGEST_START = 60.0
 """Seconds after the start in which executors beyond the size to begin with are sent away at the most."""
-BEGUN_AFTER = 3.0
+BEGUN_AFTER = 8.0
 """Seconds for which that size must have been held: what comes later was asked for by whoever steers."""
 
 

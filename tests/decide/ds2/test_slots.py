@@ -72,6 +72,19 @@ def test_a_table_that_is_joined_is_read_once_a_batch_however_many_records_come()
     assert answer.figures["batch_seconds"] == pytest.approx(4.4, rel=0.2)
 
 
+def test_growth_waits_no_longer_than_a_minute():
+    """Every second batch was a tenth shorter, and growth never had two decisions in a row."""
+    query = TrueQuery((TrueStage("score", 8, 0.0, 0.0044),), 0.1)
+    policy, answers, seen = SharedSlots(Goals()), [], ()
+    for number in range(12):
+        ran = query.run(number, 12.0 * number, 10_600.0, 4)
+        seen = (replace(ran, seconds=ran.seconds + (1.5 if number % 2 else 0.0)),)
+        told = query_window(chain(query), seen, {"score": 850.0}, period=10.0)
+        answers.append(policy.propose(replace(window(told, executors=4, cores=1), end=12.0 * number)))
+    assert any(isinstance(answer, Hold) for answer in answers[:6])
+    assert all(isinstance(answer, Scale) for answer in answers[8:])
+
+
 def test_it_grows_out_of_batches_that_get_ever_longer_though_a_hot_key_keeps_them_long():
     """On one slot batches grew without end; eight would have settled at a length, and one was held."""
     skew = np.array([7.0, 8.0, 5.0, 7.0, 7.0, 53.0, 7.0, 6.0])
@@ -92,7 +105,7 @@ def test_growth_waits_where_the_newest_batch_cost_far_less_than_those_before():
     # a hold, so that two decisions in a row have to ask for growth after it
     assert isinstance(answers[1], Hold)
     assert "batch 2 took 0.5 times the work that those before it tell" in answers[1].reason
-    assert "12 slots, which costs so far ask for, wait for one batch more" in answers[1].reason
+    assert "the 12 slots that costs so far ask for wait for one batch more" in answers[1].reason
     assert isinstance(answers[2], Hold) and answers[2].figures["slots_needed"] == 6
 
 
