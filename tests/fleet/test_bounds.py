@@ -119,6 +119,16 @@ def test_json_that_is_nested_deeply_ends_no_process():
     assert read.windows["application"].to_pylist() == ["a"] and read.dead.num_rows == 2
 
 
+@pytest.mark.parametrize("name", ["application", "start", "held_parallelism"])
+def test_json_that_is_nested_as_deeply_as_can_be_read_is_one_bad_record(name: str):
+    """Python reads it, and gives up when it is to be written into a message."""
+    nested = b'{"%s": %s}' % (name.encode(), b"[" * 1000 + b"]" * 1000)
+    read = read_lines([nested, orjson.dumps(a_record("a"))], ["f"] * 2)
+    assert read.windows["application"].to_pylist() == ["a"]
+    (dead,) = read.dead.to_pylist()
+    assert len(dead["reason"]) < 300
+
+
 def test_a_foreign_file_in_the_status_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     place = FleetDirectory(tmp_path)
     for table in (
