@@ -8,7 +8,7 @@ LOWEST := .venv-lowest
 # a command that is started often would be compiled each time
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-busy test-lowest soak fuzz bench lint docs dist java postgres redis prometheus browser clean
+.PHONY: help demo test test-busy test-lowest soak fuzz bench lint docs hashes dist java postgres redis prometheus browser clean
 
 help:
 	@echo "make demo    the autopilot at work on a cluster of this machine, under four minutes"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench   all benchmarks"
 	@echo "make lint    the checks alone: style, types, import direction"
 	@echo "make docs    write docs/configuration.md and docs/metrics.md anew"
+	@echo "make hashes  write requirements.txt anew, with the hashes of what it pins"
 	@echo "make dist    wheel, source, their hashes and a bill of materials (SBOM), in dist/"
 	@echo "make clean   remove what the other targets made"
 
@@ -86,6 +87,10 @@ docs: $(READY)
 	$(BIN)/python -m penstock.runtime.telemetry > docs/metrics.md.new
 	mv docs/metrics.md.new docs/metrics.md
 
+hashes: $(READY)
+	$(BIN)/python scripts/hashes.py > requirements.new
+	mv requirements.new requirements.txt
+
 dist: $(READY)
 	rm -rf build dist
 	mkdir dist
@@ -94,6 +99,6 @@ dist: $(READY)
 	cd dist && sha256sum * > SHA256SUMS
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist *.egg-info artifacts spark-warehouse metastore_db derby.log docs/*.new
+	rm -rf $(VENV) $(LOWEST) build dist *.egg-info artifacts spark-warehouse metastore_db derby.log *.new docs/*.new
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find penstock penstock_lab tests -name __pycache__ -type d -exec rm -rf {} +
