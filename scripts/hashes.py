@@ -1,6 +1,6 @@
 """Prints requirements.txt anew: each pin with the hashes of all its files that a supported system installs.
 
-The index is asked that pip is set up with, so none is named here. `make hashes` runs it, after a pin has changed.
+The index is asked that pip is set up with, so none is named here. After a changed pin `make hashes` runs it.
 """
 
 from __future__ import annotations

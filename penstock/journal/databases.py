@@ -38,8 +38,8 @@ process was stopped, or whose machine is gone, would keep all others from writin
 SERVER_BUSY_SECONDS = 15.0
 """How long a writer waits for another one; longer than one that is stuck can hold it up."""
 SILENT_SECONDS = 20.0
-"""How long the machine of a server may give no sign, as one that is cut off: the system's own patience is a quarter
-of an hour, and the loop stands still meanwhile."""
+"""How long the machine of a server may give no sign, as one that is cut off: the system's own patience is a
+quarter of an hour, and the loop stands still meanwhile."""
 _LOCK = 7_305_118
 """The advisory lock under which one of several controllers writes, or brings the tables up to date."""
 
@@ -276,7 +276,7 @@ def _begin(connection: Connection) -> None:
 
 
 def _watch_for_silence(seconds: float) -> dict[str, int]:
-    """Return the options with which the system ends a connection to a machine that gives no sign for so long."""
+    """Return the options by which a connection ends whose other machine gives no sign for so long."""
     probes = {"keepalives_idle": seconds / 2, "keepalives_interval": seconds / 4, "keepalives_count": 2.0}
     told = {name: max(1, round(value)) for name, value in probes.items()}
     return {**told, "tcp_user_timeout": round(seconds * 1000)}

@@ -138,13 +138,26 @@ class JournalPulse:
 
 
 def list_pulses(found: Mapping[str, Mapping[str, Mapping[str, Any]]], now: float) -> list[dict[str, Any]]:
-    """Return how the newest run of each name stands, as the journal tells; those that ended are left out."""
+    """Return how the newest run of each name stands, as the journal tells; those that ended are left out.
+
+    The newest is the one that was heard of closest to now: a clock that was ahead has dated others later.
+    """
     newest: list[dict[str, Any]] = []
     for name, runs in found.items():
-        application, body = max(runs.items(), key=lambda item: float(item[1].get("at", 0.0)))
-        silent = now - float(body.get("at", 0.0))
-        if not body.get("ended") and silent < OUTDATED_SECONDS:
-            limit = INTERVALS * float(body.get("every", JOURNAL_SECONDS))
+        pulses = [(*pulse, run) for run, body in runs.items() if (pulse := _read_pulse(body, now))]
+        if not pulses:
+            continue
+        silent, limit, ended, application = min(pulses)
+        if not ended and silent < OUTDATED_SECONDS:
             known = {"silent_seconds": silent, "hangs_after_seconds": limit, "hangs": silent > limit}
             newest.append({"application": application, "name": name, **known})
     return newest
+
+
+def _read_pulse(body: Any, now: float) -> tuple[float, float, bool] | None:
+    """Return how far from now a run was heard of, when it hangs, and whether it ended; None for no pulse."""
+    try:
+        silent = abs(now - float(body["at"]))
+        return silent, INTERVALS * float(body.get("every", JOURNAL_SECONDS)), bool(body.get("ended"))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
