@@ -114,9 +114,9 @@ def health(
 
 
 def _ask_health(directory: Path) -> list[dict[str, Any]]:
-    """Ask each application on its own socket, once: a probe has little time."""
+    """Ask each application and pipeline on its own socket, once: a probe has little time."""
     found = []
-    for path in sorted(directory.glob("*.sock")):
+    for path in sorted((*directory.glob("*.sock"), *(directory / control.PIPELINES).glob("*.sock"))):
         known = {"application": path.stem, "name": "", "silent_seconds": None, "hangs_after_seconds": None}
         try:
             told = control.ask(path, "health")

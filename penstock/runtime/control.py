@@ -31,6 +31,8 @@ VERSION = 1
 LARGEST_REQUEST_BYTES = 64 * 1024
 LONGEST_PATH_BYTES = 107
 """The longest path of a Unix socket that the kernel accepts, without its closing zero byte."""
+PIPELINES = "pipelines"
+"""Where pipelines listen, in a directory beside the sockets of autopilots."""
 ANSWER_SECONDS = 10.0
 TRY_AGAIN_SECONDS = 0.02
 MOST_WAITING = 128

@@ -33,8 +33,10 @@ OUTDATED_SECONDS = 86_400.0
 class Heartbeat:
     """When the loop came round last, by a clock that never goes back."""
 
-    def __init__(self, interval: float, timer: Callable[[], float] = time.monotonic) -> None:
-        self.hangs_after = max(INTERVALS * interval, LEAST_SECONDS)
+    def __init__(
+        self, interval: float, timer: Callable[[], float] = time.monotonic, least: float = LEAST_SECONDS
+    ) -> None:
+        self.hangs_after = max(INTERVALS * interval, least)
         self._timer, self._beats, self._last = timer, 0, timer()
 
     def beat(self) -> None:
