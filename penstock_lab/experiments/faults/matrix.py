@@ -8,9 +8,10 @@ from dataclasses import dataclass
 PARTS = ("loop", "migration", "fleet", "pipeline", "restart")
 
 EXECUTOR_FAULTS = ("executor killed", "executor frozen", "executor slow", "executor out of memory")
-DRIVER_FAULTS = ("driver killed", "driver frozen")
+EXECUTOR_KILLED, EXECUTOR_FROZEN, EXECUTOR_SLOW, EXECUTOR_WITHOUT_MEMORY = EXECUTOR_FAULTS
+DRIVER_KILLED, DRIVER_FROZEN = DRIVER_FAULTS = ("driver killed", "driver frozen")
 HOST_FAULTS = ("network of a host cut", "network of a host slow")
-CHECKPOINT_FAULTS = ("checkpoint slow", "checkpoint full")
+CHECKPOINT_SLOW, CHECKPOINT_FULL = CHECKPOINT_FAULTS = ("checkpoint slow", "checkpoint full")
 SPARK_FAULTS = (*EXECUTOR_FAULTS, *DRIVER_FAULTS, *HOST_FAULTS, *CHECKPOINT_FAULTS)
 """Faults of Spark itself, tried on the proving ground."""
 

@@ -30,8 +30,10 @@ $ penstock bench faults --quick
 
 The whole run needs the right to mount file systems, to make control groups and network namespaces, and
 takes hours; cells that are done are kept in `artifacts/faults.jsonl`, so that a run that was broken off
-goes on. A quick run tries what needs neither Spark nor a server. This page is written from the rows of a
-run, by `python -m penstock_lab.experiments.faults.page`.
+goes on. A quick run tries what needs neither Spark nor a server, and rehearses faults of Spark with a
+made-up one: executors die, stand still or are slow, a driver dies and is started again, or stands still. That
+shows what Penstock does then, not what Spark does. This page is written from the rows of a run, by
+`python -m penstock_lab.experiments.faults.page`.
 
 | part | what runs | where |
 | --- | --- | --- |
@@ -79,13 +81,15 @@ def write_page(rows: Iterable[Row]) -> str:
 
 def _explain_cells(known: Mapping[tuple[str, str], Row]) -> list[str]:
     cells = list(list_cells())
-    tried = [row for row in known.values() if row["runs"]]
+    ran = [row for row in known.values() if row["runs"]]
+    tried = [row for row in ran if not row["rehearsed"]]
     impossible = sum(bool(cell.cannot_occur) for cell in cells)
-    runs, wrong = sum(row["runs"] for row in tried), sum(is_wrong(row) for row in tried)
+    runs, wrong = sum(row["runs"] for row in ran), sum(is_wrong(row) for row in ran)
     left = len(cells) - impossible - len(tried)
     return [
-        f"Of {len(cells)} cells {len(tried)} were tried, in {runs} disturbed runs, and {wrong} of them are "
-        f"wrong; {impossible} cannot occur, and {left} are not tried yet (`…`).",
+        f"Of {len(cells)} cells {len(tried)} were tried, {impossible} cannot occur, and {left} are not tried "
+        f"yet (`…`), of which {len(ran) - len(tried)} were rehearsed without Spark (in brackets). These were "
+        f"{runs} disturbed runs in all; {wrong} cells are wrong.",
         "A number is the longest time to the right size, in seconds, virtual ones where the time is virtual.",
     ]
 
@@ -104,7 +108,8 @@ def _write_cell(
     row = known.get(cell.key)
     if row is None or not row["runs"]:
         return "…"
-    return "**wrong**" if is_wrong(row) else f"{row['seconds_to_recover']:.0f}"
+    seen = "**wrong**" if is_wrong(row) else f"{row['seconds_to_recover']:.0f}"
+    return f"({seen})" if row["rehearsed"] else seen
 
 
 def main(paths: Sequence[str]) -> int:

@@ -108,7 +108,7 @@ def test_old_settings_without_a_batch_are_left_to_run():
 
 
 def test_what_fails_with_the_old_settings_as_well_is_not_held_against_the_new_ones():
-    """A checkpoint's disk that is full ends every driver, and settings that are blamed are never tried again."""
+    """A disk that is full ends every driver, and settings that are blamed are never tried again."""
     for happens in (Exited(1), Tick()):
         story = restarted()
         story.at(115, Exited(1))

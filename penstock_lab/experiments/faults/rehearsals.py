@@ -1,0 +1,57 @@
+"""Rehearsals of cells that the proving ground tries: without Spark, which is made up.
+
+They show what the product does after such a fault, and not what Spark does. A cell that was only rehearsed
+counts as left to try; one that goes wrong counts as wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from penstock_lab.experiments.faults.matrix import (
+    CHECKPOINT_FAULTS,
+    DRIVER_FAULTS,
+    EXECUTOR_FAULTS,
+    EXECUTOR_SLOW,
+    FaultCell,
+)
+from penstock_lab.experiments.faults.supervised.trial import try_restart
+from penstock_lab.experiments.faults.virtual import MakeWorld, try_world
+from penstock_lab.experiments.faults.worlds.fleet import FleetWorld
+from penstock_lab.experiments.faults.worlds.moving import MovingWorld
+from penstock_lab.experiments.faults.worlds.twins import LedPipelineWorld
+from penstock_lab.experiments.faults.worlds.world import GrowingWorld, PipelineWorld
+from penstock_lab.experiments.measurement import Row
+
+Try = Callable[[FaultCell], Row]
+_UNTOLD = ((EXECUTOR_SLOW, GrowingWorld), (EXECUTOR_SLOW, FleetWorld))
+"""Their batches do not tell on which executor a task ran, so that no slow one can be found."""
+_WORLDS: Mapping[str, MakeWorld] = {
+    "loop": GrowingWorld,
+    "migration": MovingWorld,
+    "fleet": FleetWorld,
+    "pipeline": PipelineWorld,
+}
+
+
+def find_rehearsal(cell: FaultCell, moments: int) -> Try | None:
+    """Return how a cell of the ground is rehearsed; None where only Spark itself can show it."""
+    if cell.part == "restart":
+        is_known = cell.fault in (*DRIVER_FAULTS, *CHECKPOINT_FAULTS)
+        return partial(_rehearse, partial(try_restart, runs=min(moments, 2))) if is_known else None
+    make = _choose_world(cell)
+    if cell.fault not in (*EXECUTOR_FAULTS, *DRIVER_FAULTS) or (cell.fault, make) in _UNTOLD:
+        return None
+    return partial(_rehearse, partial(try_world, make=make, moments=moments))
+
+
+def _rehearse(attempt: Try, cell: FaultCell) -> Row:
+    return {**attempt(cell), "rehearsed": True}
+
+
+def _choose_world(cell: FaultCell) -> MakeWorld:
+    """Return the world of a part; another process takes over the pipeline of a driver that is gone."""
+    if cell.part == "pipeline" and cell.fault in DRIVER_FAULTS:
+        return LedPipelineWorld
+    return _WORLDS[cell.part]
