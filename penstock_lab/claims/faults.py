@@ -14,10 +14,7 @@ TARGETS = (
     ("cells in which the job died", "== 0", "cells_with_a_dead_job"),
     ("cells not back at the right size within their time", "== 0", "cells_too_late"),
 )
-QUICK_NOTE = (
-    "A quick run tries the cells that need no Spark, and rehearses some others with a made-up one; "
-    "the proving ground is left to the whole run."
-)
+QUICK_NOTE = "A quick run tries the cells that need no Spark; the proving ground is left to the whole run."
 
 
 def judge_faults(measured: Measurement) -> Judged:

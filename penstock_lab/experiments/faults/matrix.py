@@ -19,7 +19,7 @@ FILE_FAULTS = ("journal away", "journal locked", "journal full", "journal read-o
 SERVER_FAULTS = ("PostgreSQL away", "PostgreSQL failed over")
 CLOCK_FAULTS = ("clock an hour ahead", "clock an hour back", "clock drifting")
 INPUT_FAULTS = ("input torn", "input doubled", "input late", "input reordered", "input hostile")
-BROKER_FAULTS = ("broker away", "broker restarted empty")
+BROKER_AWAY, BROKER_EMPTY = BROKER_FAULTS = ("broker away", "broker restarted empty")
 HUNG, SUPERVISOR_KILLED = "controller hung", "supervisor killed"
 TWO_CONTROLLERS, TWO_DRIVERS = "two controllers", "two drivers of one name"
 

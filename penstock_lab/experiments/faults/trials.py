@@ -23,7 +23,6 @@ from penstock_lab.experiments.faults.matrix import (
     FaultCell,
     list_cells,
 )
-from penstock_lab.experiments.faults.rehearsals import find_rehearsal
 from penstock_lab.experiments.faults.rows import make_empty_row, summarise_matrix
 from penstock_lab.experiments.faults.supervised.trial import try_restart
 from penstock_lab.experiments.faults.virtual import MakeWorld, try_world
@@ -35,12 +34,12 @@ from penstock_lab.experiments.field.kept import cut_unfinished
 from penstock_lab.experiments.measurement import Extent, Measurement, Progress, Row, shorten_error
 
 KEPT, KEPT_QUICK = Path("artifacts") / "faults.jsonl", Path("artifacts") / "faults-quick.jsonl"
-QUICK_MOMENTS, MOMENTS, REHEARSED_MOMENTS = 2, 4, 1
+QUICK_MOMENTS, MOMENTS = 2, 4
 VIRTUAL_SECONDS = {"loop": 3.0, "migration": 2.0, "pipeline": 3.0, "fleet": 10.0, "restart": 15.0}
 SERVER_SECONDS, GROUND_SECONDS = 30.0, 150.0
 """Rough length of a trial."""
 QUICK_FAULTS = frozenset({HUNG, *FILE_FAULTS, *CLOCK_FAULTS, *INPUT_FAULTS, TWO_CONTROLLERS, TWO_DRIVERS})
-"""Faults of a quick run: they need no Spark and no server. Cells that can be rehearsed come with them."""
+"""Faults of a quick run: they need no Spark and no server."""
 
 WORLDS: Mapping[str, MakeWorld] = {
     "loop": GrowingWorld,
@@ -62,7 +61,6 @@ class CellTrials:
     """Where cells are tried; the proving ground is started when the first cell needs it."""
 
     def __init__(self, quick: bool, on_ground: Try | None = None) -> None:
-        self.quick = quick
         self._moments = QUICK_MOMENTS if quick else MOMENTS
         self._on_ground = on_ground
 
@@ -75,9 +73,9 @@ class CellTrials:
 
     def _choose(self, cell: FaultCell) -> Try:
         if needs_ground(cell):
-            missing = partial(make_empty_row, failure="it needs the proving ground, which is not there")
-            moments = REHEARSED_MOMENTS if self.quick else self._moments
-            return self._on_ground or find_rehearsal(cell, moments) or missing
+            if self._on_ground is None:
+                return partial(make_empty_row, failure="it needs the proving ground, which is not there")
+            return self._on_ground
         if cell.part == "restart":
             return partial(try_restart, runs=min(self._moments, 2))
         make = TWINS.get(cell.key) or WORLDS[cell.part]
@@ -126,25 +124,20 @@ def needs_ground(cell: FaultCell) -> bool:
 
 
 def choose_cells(quick: bool) -> list[FaultCell]:
-    """Return the cells of a run; a quick one leaves out what needs Spark or a server, or rehearses it."""
-    return [
-        cell
-        for cell in list_cells()
-        if not quick or cell.fault in QUICK_FAULTS or find_rehearsal(cell, REHEARSED_MOMENTS) is not None
-    ]
+    """Return the cells of a run; a quick one leaves out what needs Spark or a server."""
+    return [cell for cell in list_cells() if not quick or cell.fault in QUICK_FAULTS]
 
 
-def estimate_seconds(cells: Sequence[FaultCell], quick: bool) -> float:
-    """Estimate what these cells take; a quick run rehearses those of the ground."""
-    return sum(_estimate_cell(cell, quick) for cell in cells)
+def estimate_seconds(cells: Sequence[FaultCell]) -> float:
+    """Estimate what these cells take."""
+    return sum(_estimate_cell(cell) for cell in cells)
 
 
-def _estimate_cell(cell: FaultCell, quick: bool) -> float:
+def _estimate_cell(cell: FaultCell) -> float:
     if cell.cannot_occur:
         return 0.0
     if needs_ground(cell):
-        # of three runs of a cell, a rehearsal has two
-        return VIRTUAL_SECONDS[cell.part] * 2 / 3 if quick else GROUND_SECONDS
+        return GROUND_SECONDS
     return VIRTUAL_SECONDS[cell.part] + SERVER_SECONDS * (cell.fault in SERVER_FAULTS)
 
 
@@ -154,7 +147,7 @@ def run_cells(cells: Sequence[FaultCell], trials: CellTrials, kept: KeptCells, t
     for place, cell in enumerate(cells):
         row = make_empty_row(cell) if cell.cannot_occur else kept.find(cell)
         if row is None:
-            left = estimate_seconds(cells[place:], trials.quick) / 60
+            left = estimate_seconds(cells[place:]) / 60
             which = f"cell {place + 1} of {len(cells)}: {cell.fault}, {cell.part}"
             tell(f"{which}; about {max(1.0, left):.0f} min left")
             row = kept.add(trials.try_cell(cell))
@@ -166,7 +159,7 @@ def run(extent: Extent, progress: Progress) -> Measurement:
     """Try every cell that can occur."""
     cells, began = choose_cells(extent.quick), time.monotonic()
     kept = KeptCells(KEPT_QUICK if extent.quick else KEPT)
-    estimate = estimate_seconds(cells, extent.quick)
+    estimate = estimate_seconds(cells)
     progress(f"{len(cells)} cells, about {estimate / 60:.0f} min in all")
     if extent.quick:
         rows = run_cells(cells, CellTrials(quick=True), kept, progress)

@@ -59,13 +59,6 @@ def test_a_cell_without_a_trial_or_a_reason_is_missed(rows: tuple[Row, ...]):
     assert not judge(a_row(), cells=2)[left]
 
 
-def test_a_rehearsal_tries_no_cell_and_can_be_wrong():
-    left = "cells that were neither tried nor are impossible"
-    assert [name for name, met in judge(a_row(), a_row(rehearsed=True)).items() if not met] == [left]
-    wrong = a_row(rehearsed=True, actions_doubled=1)
-    assert {name for name, met in judge(wrong).items() if not met} == {left, "actions done twice"}
-
-
 def test_a_trial_without_runs_shows_nothing():
     row = make_row(CELL, Shown("output"), [], 60.0, "here")
     assert not row["output_equal"] and not row["job_alive"] and row["seconds_to_recover"] is None

@@ -9,6 +9,7 @@ from penstock.dataflow.metrics import Floats
 from penstock.simulate.batches import VirtualBatches
 from penstock_lab.experiments.faults.disturbances import Disturbance
 from penstock_lab.experiments.faults.matrix import (
+    BROKER_AWAY,
     DRIVER_FROZEN,
     DRIVER_KILLED,
     EXECUTOR_FROZEN,
@@ -68,7 +69,9 @@ class Strike:
             self._due.append(now + REPLACED_SECONDS)
         if self._kind == EXECUTOR_SLOW:
             spark.slow_down(SLOW if is_on else 1.0)
-        return not (self.driver_is_down or (is_on and self._kind == EXECUTOR_FROZEN))
+        # without a broker there is nothing to read
+        stands_still = is_on and self._kind in (EXECUTOR_FROZEN, BROKER_AWAY)
+        return not (self.driver_is_down or stands_still)
 
     def _strike_driver(self, now: int, is_on: bool, begins: bool, spark: MadeUpSpark) -> None:
         if self._kind == DRIVER_FROZEN:
