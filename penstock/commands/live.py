@@ -129,8 +129,8 @@ def _ask_health(directory: Path) -> list[dict[str, Any]]:
 
 
 def _list_pulses(journal: str) -> list[dict[str, Any]]:
+    from penstock.journal.pulses import HEARTBEAT, list_pulses
     from penstock.journal.store import open_journal
-    from penstock.runtime.heartbeat import HEARTBEAT, list_pulses
 
     with closing(open_journal(journal, create=False)) as opened:
         return list_pulses(opened.recall_all(HEARTBEAT), time.time())

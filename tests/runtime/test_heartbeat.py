@@ -11,8 +11,9 @@ import pytest
 from penstock.cli import perform
 from penstock.decide.policy import Hold
 from penstock.errors import JournalUnavailable
+from penstock.journal.pulses import HEARTBEAT, JournalPulse, list_pulses
 from penstock.journal.store import Journal, open_journal
-from penstock.runtime.heartbeat import HEARTBEAT, Heartbeat, JournalPulse, Watchdog, list_pulses
+from penstock.runtime.heartbeat import Heartbeat, Watchdog
 from tests.commands.command_line import Captured, last_json
 from tests.fakes import FixedPolicy
 from tests.runtime.test_attach import Bench

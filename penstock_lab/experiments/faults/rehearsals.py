@@ -9,7 +9,7 @@ counts as left to try; one that goes wrong counts as wrong.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -24,24 +24,17 @@ from penstock_lab.experiments.faults.matrix import (
 )
 from penstock_lab.experiments.faults.rows import is_wrong
 from penstock_lab.experiments.faults.supervised.trial import try_restart
-from penstock_lab.experiments.faults.trials import MOMENTS, KeptCells
+from penstock_lab.experiments.faults.trials import MOMENTS, WORLDS, KeptCells
 from penstock_lab.experiments.faults.virtual import MakeWorld, try_world
 from penstock_lab.experiments.faults.worlds.fleet import FleetWorld
-from penstock_lab.experiments.faults.worlds.moving import MovingWorld
 from penstock_lab.experiments.faults.worlds.twins import LedPipelineWorld
-from penstock_lab.experiments.faults.worlds.world import GrowingWorld, PipelineWorld
+from penstock_lab.experiments.faults.worlds.world import GrowingWorld
 from penstock_lab.experiments.measurement import Row
 
 KEPT = Path("artifacts") / "faults-rehearsed.jsonl"
 Try = Callable[[FaultCell], Row]
 _UNTOLD = ((EXECUTOR_SLOW, GrowingWorld), (EXECUTOR_SLOW, FleetWorld))
 """Their batches do not tell on which executor a task ran, so that no slow one can be found."""
-_WORLDS: Mapping[str, MakeWorld] = {
-    "loop": GrowingWorld,
-    "migration": MovingWorld,
-    "fleet": FleetWorld,
-    "pipeline": PipelineWorld,
-}
 
 
 def find_rehearsal(cell: FaultCell, moments: int) -> Try | None:
@@ -63,7 +56,7 @@ def _choose_world(cell: FaultCell) -> MakeWorld:
     """Return the world of a part; another process takes over the pipeline of a driver that is gone."""
     if cell.part == "pipeline" and cell.fault in DRIVER_FAULTS:
         return LedPipelineWorld
-    return _WORLDS[cell.part]
+    return WORLDS[cell.part]
 
 
 def main() -> int:
