@@ -21,7 +21,7 @@ help:
 	@echo "make lint    the checks alone: style, types, import direction"
 	@echo "make docs    write docs/configuration.md and docs/metrics.md anew"
 	@echo "make hashes  write requirements.txt anew, with the hashes of what it pins"
-	@echo "make dist    wheel, source, their hashes and a bill of materials (SBOM), in dist/"
+	@echo "make dist    wheel, source, pins, their hashes and a bill of materials (SBOM), in dist/"
 	@echo "make clean   remove what the other targets made"
 
 $(READY): requirements.txt pyproject.toml penstock_lab/pyproject.toml scripts/setup.sh
@@ -96,6 +96,7 @@ dist: $(READY)
 	mkdir dist
 	$(BIN)/python -c 'from setuptools import build_meta as backend; backend.build_sdist("dist"); backend.build_wheel("dist")'
 	$(BIN)/python scripts/sbom.py > dist/penstock.cdx.json
+	cp requirements.txt dist/
 	cd dist && sha256sum * > SHA256SUMS
 
 clean:
