@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from penstock.errors import BadInput
 from penstock.fleet.decision import MOST_CLOCK_SECONDS
 from penstock.fleet.files import MIB, check_size, count_lines, make_directory, read_bounded, write_whole
+from penstock.units.texts import show_value
 
 STATUS = pa.schema(
     [
@@ -257,6 +258,9 @@ def read_shown(path: Path) -> Iterator[dict[str, Any]]:
             lacking = [name for name in SHOWN if name not in row]
             if lacking:
                 raise BadInput(f"it lacks {lacking[0]}")
+            nested = [name for name in SHOWN if isinstance(row[name], dict | list)]
+            if nested:
+                raise BadInput(f"{nested[0]} has parts: {show_value(row[nested[0]])}")
         except BadInput as error:
             raise BadInput(f"{path}: line {number} is not a decision of the fleet: {error}") from None
         yield row

@@ -178,6 +178,20 @@ def test_foreign_decisions_in_the_status_are_one_clear_line(
     assert perform(["fleet", "status", str(tmp_path)]) == 0, "what cannot be is not shown"
 
 
+@pytest.mark.parametrize("name", ["rule", "reason", "decision_id"])
+def test_a_foreign_decision_with_parts_in_it_is_one_clear_line_in_the_status(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+):
+    row = {"application": "a", "decision_id": 1, "at": time.time(), "rule": "P4", "reason": "backlog"}
+    del row[name]
+    nested = f', "{name}": '.encode() + b"[" * 1000 + b"]" * 1000 + b"}\n"
+    (tmp_path / "decisions").mkdir()
+    (tmp_path / "decisions" / "batch-000000001.jsonl").write_bytes(orjson.dumps(row)[:-1] + nested)
+    assert perform(["fleet", "status", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert f"line 1 is not a decision of the fleet: {name}" in said and said.count("\n") == 1
+
+
 def test_a_decision_that_is_gone_when_it_is_looked_at_ends_nothing(tmp_path: Path):
     (tmp_path / "decisions").mkdir()
     (tmp_path / "decisions" / "batch-000000001.jsonl").symlink_to(tmp_path / "gone")
