@@ -171,13 +171,23 @@ class FleetDirectory:
         found = sorted((self.root / "status").glob("bucket-*.parquet"))
         return join_status([read_status(path) for path in found])
 
+    def last_round(self) -> float | None:
+        """Return when the controller wrote last how applications stand; None before its first round."""
+        times = map(_find_time, (self.root / "status").glob("bucket-*.parquet"))
+        return max((at for at in times if not math.isnan(at)), default=None)
+
+    def last_arrival(self) -> float | None:
+        """Return when a window came last; None where windows come by another way."""
+        at = _find_time(self.root / "windows")
+        return None if math.isnan(at) else at
+
     def dead_letters(self) -> int:
         """Count the bad records."""
         return sum(map(count_lines, (self.root / "dead-letters").glob("batch-*.jsonl")))
 
 
 def _find_time(path: Path) -> float:
-    """Return when a file was written; NaN, which is at no time, for one that is gone or a link to nothing."""
+    """Return when a file or directory changed; NaN, which is at no time, for one that is gone."""
     try:
         return path.stat().st_mtime
     except OSError:
