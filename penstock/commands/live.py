@@ -116,7 +116,7 @@ def health(
 
 
 def _ask_health(directory: Path) -> list[dict[str, Any]]:
-    """Ask each application, pipeline and fleet's controller on its own socket, once: a probe has little time."""
+    """Ask applications, pipelines and fleets on their own sockets, once: a probe has little time."""
     found = []
     places = (directory, directory / control.PIPELINES, directory / CONTROLLERS)
     for path in sorted(path for place in places for path in place.glob("*.sock")):
