@@ -10,7 +10,13 @@ from functools import lru_cache
 import numpy as np
 
 from penstock.dataflow.costs.model import makespan
-from penstock.dataflow.metrics import BatchExecution, Floats, StageExecution
+from penstock.dataflow.metrics import (
+    BatchExecution,
+    Floats,
+    RunningBatch,
+    RunningStage,
+    StageExecution,
+)
 from penstock.observe.sources.offered import OfferedSample
 from penstock.simulate.capacity import Table, limit_skew
 from penstock.simulate.experiment import Experiment
@@ -59,6 +65,21 @@ class VirtualBatches(Simulated):
     def slots(self) -> int:
         """Slots that work now."""
         return int(self.working[0]) * self.spec.cores
+
+    @property
+    def running(self) -> RunningBatch | None:
+        """The batch under way, with the stages that have begun."""
+        if self._running is None:
+            return None
+        batch = self._running[0]
+        left = self.now - batch.start - batch.serial_seconds
+        stages = []
+        for stage in batch.stages:
+            if left <= 0:
+                break
+            stages.append(_show_stage(stage, min(1.0, left / stage.wall_seconds), batch.slots))
+            left -= stage.wall_seconds
+        return RunningBatch(batch.batch_id, batch.start, self.now - batch.start, batch.slots, tuple(stages))
 
     def take_over(self) -> None:
         """Let the change under way take effect."""
@@ -128,6 +149,28 @@ class VirtualBatches(Simulated):
             self.latency += 1.0 if stopped else 0.0
             self.seen[second, LATENCY] = self.latency
         self.seen[second, BACKLOG] = max(0.0, self._sums[second + 1] - self._read)
+
+
+def _show_stage(stage: StageExecution, share: float, slots: int) -> RunningStage:
+    """Return a stage of which this share has passed: its first tasks are done, the next ones run."""
+    done = int(share * stage.tasks)
+    finished = StageExecution(
+        operator=stage.operator,
+        records_in=stage.records_in[:done],
+        records_out=stage.records_out[:done],
+        useful_seconds=stage.useful_seconds[:done],
+        waiting_seconds=stage.waiting_seconds[:done],
+        wall_seconds=share * stage.wall_seconds,
+    )
+    return RunningStage(
+        operator=stage.operator,
+        tasks_total=stage.tasks,
+        tasks_done=done,
+        tasks_running=min(slots, stage.tasks - done),
+        records_done=float(finished.records_in.sum()),
+        done=finished if done else None,
+        is_over=share >= 1,
+    )
 
 
 def stage_executions(

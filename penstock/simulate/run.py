@@ -177,6 +177,7 @@ class BatchSource:
             batches=batches,
             period_seconds=application.spec.trigger,
             latency_seconds=self._noise.on(application.latency) if application.latency else None,
+            running=application.running,
         )
 
     def _add_noise(self, batch: BatchExecution) -> BatchExecution:

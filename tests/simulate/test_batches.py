@@ -53,6 +53,35 @@ def test_executors_that_come_during_a_batch_leave_it_unsettled():
     assert settled[50.0] == (False, 4) and settled[60.0] == (True, 8) and settled[40.0] == (True, 4)
 
 
+def test_a_long_batch_is_seen_while_it_runs():
+    batches = VirtualBatches(spark("constant:600"))
+    source = BatchSource(batches, 3)
+    batches.advance(300)
+    source.observe(300.0)
+    batches.advance(301)
+    assert batches.running is not None and batches.running.seconds > 10
+    begun = batches.running.start
+    batches.advance(int(begun) + 3)
+    window = source.observe(batches.now)
+    (query,) = window.queries
+    assert query.running.batch_id == len(batches.ended) and query.running.start == begun
+    # a second of it is the driver's own, and stages follow one another
+    read, count = query.running.stages
+    assert read.is_over and read.tasks_done == read.tasks_total == 4
+    assert not count.is_over and count.tasks_done < 8 and count.tasks_running == 4
+    assert query.batches == () and batches.advance(int(begun) + 200) is None
+
+
+def test_growth_goes_on_while_a_batch_of_ten_times_the_records_runs():
+    many = {"count": {**OPERATORS["count"], "tasks": 64}}
+    experiment = spark("steps:0=300,400=6000", duration=1200, operators=many, scaling={"pause": "20s"})
+    run = simulate(experiment, "ds2", 1)
+    grown = [action.intended_at for action in run.actions if action.intended_at > 400]
+    longest = max(run.batches, key=lambda batch: batch.seconds)
+    during = [at for at in grown if longest.start < at < longest.start + longest.seconds]
+    assert longest.seconds > 120 and during
+
+
 def test_a_policy_sees_what_spark_would_show():
     experiment = spark(noise=0.02)
     batches = VirtualBatches(experiment)

@@ -3,56 +3,70 @@
 Local linear trends of different haste are weighed by how they did. Each is a Kalman filter of a level and its
 slope (Harvey, Forecasting, Structural Time Series Models and the Kalman Filter, 1989, section 2.3.2; Holt's
 exponential smoothing is its steady state). One believes that levels hardly move, another that they jump. All
-are asked, and each counts by how likely it found the last readings; none is ever dropped.
+are asked, and each counts by how likely it found the last readings; none is ever dropped. A load turns from
+calm to hasty and back, and then a filter goes on from where the others are (interacting multiple models, Blom
+and Bar-Shalom 1988).
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
 from penstock.dataflow.metrics import Floats
 from penstock.decide.ahead.season import Season
 from penstock.decide.ds2.slot_sizing import MOST_RECORDS
+from penstock.decide.forecast.rates import Break, RecentWindows
 
-HASTES = (
-    *((1e-4, 5e-7), (3e-4, 3e-6), (1e-3, 2e-5), (3e-3, 1e-4), (3e-3, 5e-4)),
-    *((2e-3, 0.0), (6e-3, 0.0), (2e-2, 0.0), (1e-1, 0.0)),
-)
-"""Of each filter, relative to the level: how far the level strays in a second, and the slope; deviations."""
-_HASTES = np.array(HASTES)
-MEMORY = 0.985
-"""The share of its weight that a reading keeps when another one comes: some 60 count."""
-LEAST_WEIGHT = 1e-5
-"""Far below any risk that is taken: a way that was wrong is heard again as soon as it is right."""
+LEVELS = {3e-4: 1.0, 1e-3: 1.0, 3e-3: 0.3, 1e-2: 0.1, 3e-2: 0.03, 1e-1: 0.01}
+SLOPES = {0.0: 1.0, 3e-6: 1.0, 3e-5: 0.3, 3e-4: 0.1, 3e-3: 0.03}
+"""How far a level strays in a second, and its slope, relative to it (deviations) → how likely beforehand:
+loads that jump are rarer than calm ones. There is a filter for each pair of them; at 0 there is no slope."""
+HASTES = np.array(list(product(LEVELS, SLOPES)))
+_SLOPED = HASTES[:, 1] > 0
+_PRIOR = np.outer(list(LEVELS.values()), list(SLOPES.values())).ravel()
+_PRIOR /= _PRIOR.sum()
+FILTERS = len(HASTES)
+LONGEST_LIFE = 3600.0
+LIVES = np.minimum(LONGEST_LIFE, np.min([HASTES[:, 0] ** -2, (HASTES[:, 1] + 1e-9) ** (-2 / 3)], axis=0))
+"""Seconds after which a load is expected to have become another one: by then it would be twice as large, and
+calm ones change, too."""
+HABIT = 360.0
+"""Readings that what is usual of all loads counts for, against what this one has been."""
 FARTHEST = 3.0
 """Nothing is expected to be more than so many times the level: a trend does not go on for ever."""
+LEAST_WEIGHT = 1e-30
 LEAST_NOISE = 1e-3
 FIRST_NOISE = 0.05
 NOISE_MEMORY = 0.98
+FIRST_SLOPE = 1e-3
+"""By how much a rate may grow in a second, relative, before a second reading: deviation."""
 LEAST_RATE = 1e-9
 HALVINGS = 40
 ALIKE = 1.2
 """Rates that scatter by so many times the noise of other readings are taken to be measured no better."""
-ABSURD, OLD = "the reading cannot be right", "the window is no newer than the last"
-"""Why a reading was not taken."""
+ABSURD = Break("the reading cannot be right", usable=False, ends=False)
 LONGEST_GAP = 30.0
 """Windows without a reading after which a trend begins anew: it would be drawn through nothing."""
+RECENT = 64
 
 
 @dataclass(slots=True)
 class RateTrend:
     """The rate of one source, by readings of whole windows."""
 
-    levels: Floats = field(default_factory=lambda: np.zeros(len(HASTES)))
-    slopes: Floats = field(default_factory=lambda: np.zeros(len(HASTES)))
-    spread: Floats = field(default_factory=lambda: np.zeros((len(HASTES), 3)))
+    states: Floats = field(default_factory=lambda: np.zeros((FILTERS, 2)))
+    """Of each filter the level and the slope."""
+    spread: Floats = field(default_factory=lambda: np.zeros((FILTERS, 3)))
     """Of each filter the variances of level and slope, and between them their covariance."""
-    logs: Floats = field(default_factory=lambda: np.zeros(len(HASTES)))
+    weights: Floats = field(default_factory=_PRIOR.copy)
+    """How likely each filter is."""
+    usual: Floats = field(default_factory=_PRIOR.copy)
+    """How likely each is while nothing is known of the moment: by what this load has been so far."""
     noise: float = FIRST_NOISE
     """Standard deviation of a reading, relative."""
     readings: int = 0
@@ -64,37 +78,61 @@ class RateTrend:
         """Learn from the mean rate of a window, which is that of its middle."""
         middle, rate = (start + end) / 2, max(rate, LEAST_RATE)
         if not self.readings:
-            self.levels[:] = rate
-            self.spread[:] = np.array([rate**2, 0.0, (1e-3 * rate) ** 2])
+            self.states[:] = rate, 0.0
+            self.spread[:] = np.array([(self.noise * rate) ** 2, 0.0, (FIRST_SLOPE * rate) ** 2])
         else:
             self._correct(max(1e-3, middle - self._middle), rate)
         self._measure_noise(rate)
         self._middle, self.readings = middle, self.readings + 1
 
     def _correct(self, seconds: float, rate: float) -> None:
+        self._turn(seconds)
+        self.states[~_SLOPED, 1] = self.spread[~_SLOPED, 1] = self.spread[~_SLOPED, 2] = 0.0
         self._pass_time(seconds)
-        scale = np.maximum(np.abs(self.levels), LEAST_RATE)
-        uncertain = (self.noise * scale) ** 2
-        expected = self.spread[:, 0] + uncertain
-        missed = rate - self.levels
-        likely = -0.5 * (np.log(expected) + missed**2 / expected)
-        self.logs = np.maximum(MEMORY * self.logs + likely - likely.max(), math.log(LEAST_WEIGHT) * 2)
-        self.logs -= self.logs.max()
-        gain, turn = self.spread[:, 0] / expected, self.spread[:, 1] / expected
-        self.levels = np.maximum(LEAST_RATE, self.levels + gain * missed)
-        self.slopes = self.slopes + turn * missed
+        levels = self.states[:, 0]
+        expected = self.spread[:, 0] + (self.noise * np.maximum(levels, LEAST_RATE)) ** 2
+        missed = rate - levels
+        likely = np.log(self.weights) - 0.5 * (np.log(expected) + missed**2 / expected)
+        weights = np.maximum(np.exp(likely - likely.max()), LEAST_WEIGHT)
+        self.weights = weights / weights.sum()
+        self.usual += (self.weights - self.usual) / (HABIT + self.readings)
         own, both, slope = self.spread.T
+        gain, turn = own / expected, both / expected
+        self.states += np.column_stack([gain, turn]) * missed[:, np.newaxis]
+        self.states[:, 0] = np.maximum(LEAST_RATE, self.states[:, 0])
         self.spread = np.column_stack([(1 - gain) * own, (1 - gain) * both, slope - turn * both])
+
+    def _turn(self, seconds: float) -> None:
+        """Let the load become another one with some likelihood: each filter may go on from where the rest is.
+
+        So a calm filter is soon right again after a jump, which it could not have followed.
+        """
+        stays = np.exp(-seconds / LIVES)
+        weights, turned = self._foresee(seconds), (1 - stays) * self.weights
+        own, turned = (stays * self.weights / weights)[:, np.newaxis], turned / turned.sum()
+        mean = turned @ self.states
+        apart = self.states - mean
+        products = np.column_stack([apart[:, 0] ** 2, apart[:, 0] * apart[:, 1], apart[:, 1] ** 2])
+        pooled = turned @ (self.spread + products)
+        self.states = own * self.states + (1 - own) * mean
+        self.spread = own * self.spread + (1 - own) * (pooled + own * products)
+        self.weights = weights
+
+    def _foresee(self, seconds: float) -> Floats:
+        """Return how likely each filter is so many seconds later."""
+        stay = np.exp(-seconds / LIVES) * self.weights
+        later: Floats = stay + (1 - stay.sum()) * self.usual
+        return later
 
     def _pass_time(self, seconds: float) -> None:
         later = self._grow(np.full(1, seconds))
-        self.levels = np.maximum(LEAST_RATE, self.levels + self.slopes * seconds)
+        self.states[:, 0] = np.maximum(LEAST_RATE, self.states[:, 0] + self.states[:, 1] * seconds)
         self.spread = np.column_stack(later)
 
     def _grow(self, seconds: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the variance of the level so many seconds later, its covariance, and that of the slope."""
         own, both, slope = self.spread.T
-        strays, turns = (_HASTES * self.levels[:, np.newaxis]).T ** 2
+        strays, turns = (HASTES * self.states[:, :1]).T ** 2
         return (
             own + 2 * seconds * both + seconds**2 * slope + strays * seconds + turns * seconds**3 / 3,
             both + seconds * slope + turns * seconds**2 / 2,
@@ -114,27 +152,21 @@ class RateTrend:
         self.noise = max(LEAST_NOISE, math.sqrt(self._squared))
 
     @property
-    def weights(self) -> Floats:
-        """How much each filter counts."""
-        weights: Floats = np.maximum(np.exp(self.logs), LEAST_WEIGHT)
-        weights /= weights.sum()
-        return weights
-
-    @property
     def level(self) -> float:
         """The present rate, by all filters together."""
-        return float(self.weights @ self.levels)
+        return float(self.weights @ self.states[:, 0])
 
     @property
     def slope(self) -> float:
         """By how much the rate grows in a second, by all filters together."""
-        return float(self.weights @ self.slopes)
+        return float(self.weights @ self.states[:, 1])
 
     def expect(self, moments: Floats) -> tuple[Floats, Floats, Floats]:
         """Return weights, and for each moment the mean rate by each filter and its standard deviation."""
         seconds = np.maximum(0.0, moments - self._middle)[:, np.newaxis]
-        far = np.clip(self.levels + self.slopes * seconds, self.levels / FARTHEST, self.levels * FARTHEST)
-        return self.weights, far, np.sqrt(self._grow(seconds)[0])
+        levels, slopes = self.states.T
+        far = np.clip(levels + slopes * seconds, levels / FARTHEST, levels * FARTHEST)
+        return self._foresee(float(seconds.max())), far, np.sqrt(self._grow(seconds)[0])
 
 
 @dataclass(slots=True)
@@ -143,23 +175,27 @@ class SourceDemand:
 
     season: Season | None
     trend: RateTrend = field(default_factory=RateTrend)
-    _recent: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=64))
+    _recent: RecentWindows = field(default_factory=lambda: RecentWindows(RECENT, LONGEST_GAP))
 
-    def take(self, start: float, end: float, rate: float, horizon: float) -> str:
-        """Learn from a window; say why, where it is of no use."""
+    def take(self, start: float, end: float, rate: float, horizon: float) -> Break | None:
+        """Learn from a window; say why, where it is of no use or the trend begins anew."""
         if not (0 <= rate < MOST_RECORDS and end > start):
             return ABSURD
-        if self._recent and end <= self._recent[-1][0]:
-            return OLD
-        aside = ""
-        if self._recent and start - self._recent[-1][0] > LONGEST_GAP * (end - start):
-            self.trend, aside = RateTrend(), "readings were missing, so the trend begins anew"
+        broken = self._recent.find_break(start, end)
+        if broken is not None and broken.ends:
+            self.trend = RateTrend()
+            self._recent.clear()
+        if broken is not None and not broken.usable:
+            return broken
+        if not self._recent and self.season is not None:
+            self.season.forget_future(end)
         self.trend.take(start, end, rate)
-        self._recent.append((end, rate))
+        self._recent.add(start, end, rate)
         if self.season is not None:
-            before = next((old for at, old in reversed(self._recent) if at <= end - horizon), rate)
+            points = reversed(self._recent.points)
+            before = next((old for at, old in points if at <= end - horizon), rate)
             self.season.take(end, rate, before)
-        return aside
+        return broken
 
     def quantile(
         self, now: float, moments: Sequence[float], risk: float, others: float, measured: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from penstock.dataflow.graph import LogicalGraph
@@ -19,12 +19,26 @@ from penstock.dataflow.window import (
     OperatorWindow,
     SlotWindow,
 )
-from penstock.decide.ahead.capacity import CostLine
-from penstock.decide.ahead.demand import ABSURD, OLD, SourceDemand
-from penstock.decide.ahead.plan import Caution, ChangeClock, Deaths, Savings
+from penstock.decide.ahead.demand import SourceDemand
+from penstock.decide.ahead.plan import (
+    GROW,
+    HOLD,
+    HOLD_SLOTS,
+    SHRINK,
+    URGENT,
+    URGENT_SLOTS,
+    Caution,
+    ChangeClock,
+    Look,
+    Savings,
+    choose_size,
+    find_lot,
+)
 from penstock.decide.ahead.season import Season
 from penstock.decide.ahead.settings import AheadSettings
+from penstock.decide.ahead.units import Unit
 from penstock.decide.ds2.slots import SharedSlots
+from penstock.decide.forecast.rates import Break
 from penstock.decide.goals import Goals, SizeBounds
 from penstock.decide.policy import (
     HELD_LOAD,
@@ -47,42 +61,21 @@ from penstock.decide.readings import (
 RATES = "rates of "
 """Keys of remembered seasons begin with this; the rest is the query and its source."""
 MOST_SOURCES = 256
-ON_SLOTS = 4.0
-"""Times the risk for executors, whose size is looked at once, until the next decision could take effect."""
 FULL = 0.92
 """The share of its period that a batch is sized to take: batches of the same size differ by as much."""
 BATCH_ERROR = 0.03
 """Relative deviation of the costs of batches, beside what their scatter takes."""
-LOOKS = ((False, 10.0), (True, 30.0), (True, 3.0))
-"""Whether to look beyond the next change, and with how many times the risk: for what is held, for a size to
-grow to, and for one to shrink to. In most moments more is held than is needed, since sizes are whole and are
-kept a while: for the risk over all of them to be the one asked for, it may be ten times as large in a moment.
-What may come after the next change counts less, as few moments are followed by one; and a size is shrunk to
-with less risk than it would be kept for, or it would soon grow again."""
-MOST_EARLY = 0.2
-"""The share of a size that is taken early at the most, to save later changes."""
 LONGEST_CATCH_UP = 120.0
 """A backlog is worked off within this at the most: until then every record is late."""
 
 
-@dataclass(slots=True)
-class _Unit:
-    """All that is known of one operator, or of the executors."""
-
-    cost: CostLine = field(default_factory=CostLine)
-    deaths: Deaths = field(default_factory=Deaths)
-    savings: Savings = field(default_factory=Savings)
-    held: int = 0
-    held_since: float = 0.0
-    per_offered: float = 0.0
-    """Records that it is fed for each one that sources are offered."""
+def _figures(answer: Hold | Scale) -> Mapping[str, float]:
+    return answer.figures if isinstance(answer, Hold) else answer.expected.figures
 
 
-def choose_size(held: int, until_next: int, after_growth: int, after_shrinking: int) -> int:
-    """Return what is needed: more where what is held does not do until the next decision, or less."""
-    if until_next > held:
-        return max(until_next, after_growth)
-    return min(held, max(until_next, after_shrinking))
+def _read_size(answer: Proposal | NotReady, held: int) -> int:
+    """Return the executors that an answer asks for; what is no size asks for no change."""
+    return answer.parallelism[EXECUTORS] if isinstance(answer, Scale) else held
 
 
 class AheadPolicy:
@@ -98,30 +91,43 @@ class AheadPolicy:
         self._slots = SharedSlots(full)
         self._clock = ChangeClock(settings.first_delay)
         self._sources: dict[str, SourceDemand] = {}
-        self._units: dict[str, _Unit] = {}
-        self._asides: dict[str, str] = {}
-        self._settled_from = 0.0
+        self._units: dict[str, Unit] = {}
+        self._breaks: dict[str, Break] = {}
+        self._shown: ApplicationWindow | None = None
+        self._settled_from = -math.inf
         self._caution = Caution(settings.risk)
 
     def watch(self, window: ApplicationWindow) -> None:
         """Learn from a window about which nothing is asked: the load goes on while a size changes."""
-        if self._clock.look(window.end, window.parallelism):
-            self._settled_from = window.end
-        self._asides.clear()
+        self._shown = window
+        self._breaks.clear()
         for query in window.queries:
             if find_unread_source(query) is not None:
                 continue
             for name in query.graph.sources:
                 demand, rate = self._source(f"{query.name}/{name}"), query.sources[name].offered_per_second
-                aside = demand.take(window.start, window.end, rate, self._clock.delay)
-                self._asides[f"{query.name}/{name}"] = aside
+                broken = demand.take(window.start, window.end, rate, self._clock.delay)
+                if broken is not None:
+                    self._breaks[f"{query.name}/{name}"] = broken
+        if any(broken.ends for broken in self._breaks.values()):
+            self._forget_times()
+        if self._clock.look(window.end, window.parallelism):
+            self._settled_from = window.end
         self._caution.look(self._is_short(window))
 
+    def _forget_times(self) -> None:
+        """Forget when what happened: times before and after a jump of the clock cannot be compared."""
+        self._clock.forget()
+        self._settled_from = -math.inf
+        for unit in self._units.values():
+            unit.savings, unit.held = Savings(), 0
+
     def _is_short(self, window: ApplicationWindow) -> bool:
-        """Tell whether what is held takes less than is offered now, or a batch outlasted its period."""
+        """Tell whether what is held takes less than is offered now, or a batch far outlasted its period."""
         if isinstance(window, SlotWindow):
             ended = [(query.period_seconds, batch) for query in window.queries for batch in query.batches]
-            return any(period and batch.seconds > period for period, batch in ended)
+            noise = self._units[EXECUTORS].cost.noise if EXECUTORS in self._units else 0.0
+            return any(period and batch.seconds > period * (1 + 2 * noise) for period, batch in ended)
         level = sum(demand.trend.level for demand in self._sources.values())
         for name, held in window.parallelism.items():
             unit = self._units.get(name)
@@ -135,14 +141,15 @@ class AheadPolicy:
             return NotReady("no query is active", "a query that reports metrics")
         if not window.end > window.start:
             return NotReady("the window has no length", "a window of some seconds")
-        self.watch(window)
+        if window is not self._shown:
+            self.watch(window)
         for query in window.queries:
             unread = find_unread_source(query)
             if unread is not None and isinstance(window, OperatorWindow):
                 return unread
-        refused = next((aside for aside in self._asides.values() if aside in (ABSURD, OLD)), None)
+        refused = next((broken for broken in self._breaks.values() if not broken.usable), None)
         if refused is not None:
-            return NotReady(refused, "another window")
+            return NotReady(refused.reason, "another window")
         answer = self._size_slots(window) if isinstance(window, SlotWindow) else self._size_operators(window)
         if isinstance(answer, Scale):
             self._clock.ask(window.end, answer.parallelism)
@@ -178,29 +185,26 @@ class AheadPolicy:
                 del self._sources[next(iter(self._sources))]
         return self._sources[key]
 
-    def _unit(self, name: str, held: int, now: float) -> _Unit:
-        unit = self._units.setdefault(name, _Unit())
-        if unit.held != held:
-            unit.held, unit.held_since = held, now
+    def _unit(self, name: str, held: int, now: float) -> Unit:
+        unit = self._units.setdefault(name, Unit())
+        unit.hold(held, now, self._settings.price)
         return unit
 
-    def _moments(self, window: ApplicationWindow, acting: bool) -> list[float]:
+    def _moments(self, window: ApplicationWindow, beyond: bool) -> list[float]:
         """List the moments that count: until the next decision could take effect, or the one after it.
 
         A size that is kept has to do until a decision an interval from now would be there; one that is taken
         now until the decision after it would be, which waits for a whole window of the new size.
         """
         span, delay = window.end - window.start, self._clock.delay
-        last = 2 * delay + 2 * span if acting else delay + span
+        last = 2 * delay + 2 * span if beyond else delay + span
         count = max(2, min(8, round(last / span)))
         return [window.end + last * step / count for step in range(1, count + 1)]
 
-    def _rates(
-        self, window: ApplicationWindow, acting: bool, others: float, noise: float, times: float = 1.0
-    ) -> dict[str, float]:
-        """Return for each source the rate that is exceeded with so many times the risk only."""
-        moments = self._moments(window, acting)
-        risk = min(0.4, self._settings.risk * times * self._caution.times)
+    def _rates(self, window: ApplicationWindow, look: Look, others: float, noise: float) -> dict[str, float]:
+        """Return for each source the rate that is exceeded with the risk of this look only."""
+        moments = self._moments(window, look.beyond)
+        risk = min(0.4, self._settings.risk * look.times * self._caution.times)
         return {
             f"{query.name}/{name}": self._source(f"{query.name}/{name}").quantile(
                 window.end, moments, risk, others, noise
@@ -219,7 +223,22 @@ class AheadPolicy:
             useful = sum(float(stage.useful_seconds.sum()) for stage in batch.stages)
             if batch.input_records > 0:
                 executors.cost.take(batch.slots, useful / batch.input_records)
-        rates = self._rates(window, False, BATCH_ERROR, executors.cost.noise, ON_SLOTS)
+        held, noise = window.parallelism.get(EXECUTORS, 1), executors.cost.noise
+        answer = self._ask_slots(window, noise, HOLD_SLOTS)
+        if not isinstance(answer, Hold | Scale) or IDLE_SECONDS in _figures(answer):
+            return answer
+        wanted, before = _read_size(answer, held), executors.asked
+        executors.asked = wanted
+        if wanted > held >= before:
+            wanted = max(held, min(wanted, _read_size(self._ask_slots(window, noise, URGENT_SLOTS), held)))
+        alive = len(window.executors)
+        return self._conclude(
+            window, {EXECUTORS: wanted}, {EXECUTORS: max(0, held - alive)}, answer.reason, _figures(answer)
+        )
+
+    def _ask_slots(self, window: SlotWindow, noise: float, look: Look) -> Proposal | NotReady:
+        """Ask DS2's model of batches for the size at the rates ahead; waves of tasks are lots already."""
+        rates = self._rates(window, look, BATCH_ERROR, noise)
         queries = tuple(
             replace(
                 query,
@@ -232,18 +251,7 @@ class AheadPolicy:
             )
             for query in window.queries
         )
-        answer = self._slots.propose(replace(window, queries=queries))
-        if not isinstance(answer, Hold | Scale):
-            return answer
-        figures = answer.figures if isinstance(answer, Hold) else answer.expected.figures
-        if IDLE_SECONDS in figures:
-            return answer
-        held = window.parallelism[EXECUTORS]
-        wanted = answer.parallelism[EXECUTORS] if isinstance(answer, Scale) else held
-        alive = len(window.executors)
-        return self._conclude(
-            window, {EXECUTORS: wanted}, {EXECUTORS: max(0, held - alive)}, answer.reason, figures
-        )
+        return self._slots.propose(replace(window, queries=queries))
 
     def _size_operators(self, window: OperatorWindow) -> Proposal | NotReady:
         mistakable = find_shared_operator(window)
@@ -276,20 +284,21 @@ class AheadPolicy:
             for name in graph.sources
         }
         found = []
-        for acting, times in LOOKS:
-            ahead = self._rates(window, acting, others, noise, times)
+        for look in (HOLD, URGENT, GROW, SHRINK):
+            ahead = self._rates(window, look, others, noise)
             offered = {name: ahead[f"{query.name}/{name}"] + waiting[name] for name in graph.sources}
             found.append(propagate_targets(graph, rates, offered, beside))
         present = {name: query.sources[name].offered_per_second for name in graph.sources}
-        propagated = dict(zip(graph.names, propagate_targets(graph, rates, present, {}), strict=True))
-        for name, *targets in zip(graph.names, *found, strict=True):
+        offered_now, rising = sum(present.values()), self._find_rise()
+        propagated = propagate_targets(graph, rates, present, {})
+        for name, now, *targets in zip(graph.names, propagated, *found, strict=True):
             if name in scaled:
-                cost, held = self._units[name].cost, window.parallelism[name]
-                sizes = [cost.least_instances(target, self._bounds.most) for target in targets]
-                needs[name] = choose_size(held, *sizes)
-                offered_now = sum(source.offered_per_second for source in query.sources.values())
-                now = propagated[name] / offered_now if offered_now > 0 else 0.0
-                self._units[name].per_offered = now
+                unit, held = self._units[name], window.parallelism[name]
+                sizes = (unit.cost.least_instances(one, self._bounds.most) for one in targets)
+                hold, urgent, grow, shrink = sizes
+                lot = find_lot(hold, rising, self._settings.price)
+                needs[name] = choose_size(held, unit.asked, hold, urgent, grow, shrink, lot)
+                unit.asked, unit.per_offered = hold, now / offered_now if offered_now > 0 else 0.0
         return None
 
     def _learn_costs(
@@ -333,36 +342,30 @@ class AheadPolicy:
             wanted = need + max(dead.get(name, 0), unit.deaths.spares(exposure, risk))
             wanted = self._bounds.clamp(wanted)
             unit.savings.note(window.end, wanted)
-            price = 2 * self._settings.price
-            sizes[name] = (
-                self._bounds.clamp(wanted + self._find_lot(need))
-                if wanted > held
-                else unit.savings.find_paid(window.end, unit.held_since, held, price)
-            )
+            price = self._settings.price * held
+            paid = unit.savings.find_paid(window.end, unit.held_since, held, price, exposure)
+            sizes[name] = wanted if wanted > held else paid
         figures = {PLANNED_RISK: risk, "change_seconds": self._clock.delay}
-        figures |= {key: value for key, value in seen.items() if key not in {HELD_LOAD, HELD_UTILISATION}}
         changes = {name: size for name, size in sizes.items() if size != window.parallelism[name]}
         if not changes:
-            return Hold(told, figures)
+            return Hold(told, {**seen, **figures})
+        # the band judges by these
+        figures |= {key: value for key, value in seen.items() if key not in {HELD_LOAD, HELD_UTILISATION}}
         moves = ", ".join(f"{name} {window.parallelism[name]} → {size}" for name, size in changes.items())
         effect = ExpectedEffect(f"short with a risk of {risk:.1%} at most", figures)
         return scale_units(window, changes, f"{moves}: {told}", effect)
 
-    def _find_lot(self, need: int) -> int:
-        """Return how much more to take at once while a load rises (the economic order quantity).
-
-        Each instance that comes early costs until it is needed, each change its price; with instances needed
-        at a rate of r, changes by √(2 · price · r) cost least.
-        """
+    def _find_rise(self) -> float:
+        """Return by which share of itself the load grows in a second; nothing where it falls."""
         trends = [demand.trend for demand in self._sources.values()]
         level, slope = sum(one.level for one in trends), sum(one.slope for one in trends)
-        rising = need * max(0.0, slope) / max(level, 1e-9)
-        lot = math.sqrt(2 * self._settings.price * rising)
-        return math.floor(min(lot, MOST_EARLY * need))
+        return max(0.0, slope) / max(level, 1e-9)
 
     def _tell(self, window: OperatorWindow) -> str:
-        demands = [self._sources[key] for key in self._asides]
-        level, slope = (sum(getattr(one.trend, what) for one in demands) for what in ("level", "slope"))
-        asides = "; ".join(sorted({aside for aside in self._asides.values() if aside}))
+        keys = [f"{query.name}/{name}" for query in window.queries for name in query.graph.sources]
+        trends = [self._source(key).trend for key in keys]
+        level, slope = sum(one.level for one in trends), sum(one.slope for one in trends)
+        anew = sorted({f"{broken.reason}, so the trend begins anew" for broken in self._breaks.values()})
+        asides = "; ".join(anew)
         told = f"{level:,.0f}/s now, {60 * slope:+,.0f}/s a minute, changes take {self._clock.delay:.0f} s"
         return f"{told}; {asides}" if asides else told

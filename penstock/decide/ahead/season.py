@@ -19,6 +19,11 @@ FADING = 0.995
 SIMILAR = 1.5
 """Times the error of the present rate that a season's own may have: beyond it yesterday was another day."""
 LEAST_ERROR = 0.02
+DAY, HOUR = 86400.0, 3600.0
+SHIFTS = (0.0, -HOUR, HOUR)
+"""By how much later than now it was a season of days ago: one of them may have 23 or 25 hours."""
+BETTER = 0.7
+"""The share of the usual error below which another shift is believed."""
 
 
 @dataclass(slots=True)
@@ -33,8 +38,8 @@ class Season:
     _quiet_until: float = -math.inf
     _hits: float = 0.0
     _misses: float = 0.0
-    _errors: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
-    """Faded sums: of the season's relative errors, of those of no forecast, and their weight."""
+    _errors: list[float] = field(default_factory=lambda: [0.0] * (len(SHIFTS) + 2))
+    """Faded sums: of the relative errors by each shift, of those of no forecast, and their weight."""
     _newest: float = 0.0
 
     @property
@@ -51,14 +56,22 @@ class Season:
         while len(self._bins) > SEASONS_KEPT * BINS:
             del self._bins[next(iter(self._bins))]
 
+    def forget_future(self, now: float) -> None:
+        """Forget what was seen and awaited at times that have not come yet: the clock was wrong then."""
+        present = math.floor(now / self._width)
+        self._bins = {index: kept for index, kept in self._bins.items() if index <= present}
+        self._awaited.clear()
+        self._quiet_until = -math.inf
+
     def _check(self, end: float, rate: float, before: float) -> None:
         while self._awaited and self._awaited[0][0] <= end:
             _, said, present = self._awaited.popleft()
             came = rate - present >= CAME * (said - present)
             self._hits, self._misses = self._hits + came, self._misses + (not came)
-        then = self._mean(end - self.seconds)
-        if then is not None and rate > 0:
-            errors = (abs(then - rate) / rate, abs(before - rate) / rate, 1.0)
+        then = [self._mean(end - self.seconds + shift) for shift in SHIFTS]
+        if then[0] is not None and rate > 0:
+            guesses = [then[0] if one is None else one for one in then]
+            errors = (*(abs(guess - rate) / rate for guess in (*guesses, before)), 1.0)
             self._errors = [FADING * old + new for old, new in zip(self._errors, errors, strict=True)]
 
     def _mean(self, moment: float) -> float | None:
@@ -67,7 +80,7 @@ class Season:
 
     def expect(self, now: float, moment: float, level: float) -> float | None:
         """Return the rate that a season makes of this moment: its largest of the minutes around it."""
-        then = moment - self.seconds
+        then = moment - self.seconds + SHIFTS[self._shift]
         around = [self._mean(then + shift * self._width) for shift in (-1, 0, 1)]
         known = [rate for rate in around if rate is not None]
         if not known or self._mean(now - self.seconds) is None:
@@ -80,9 +93,16 @@ class Season:
         return expected
 
     @property
+    def _shift(self) -> int:
+        """The place of the shift by which the season is right; only a season of whole days has another."""
+        own = self._errors[: len(SHIFTS)]
+        best = own.index(min(own))
+        return best if self.seconds % DAY == 0 and own[best] < BETTER * own[0] else 0
+
+    @property
     def belief(self) -> float:
         """How likely what a season says is to come: by the rises that came, if days are alike at all."""
-        own, plain, weight = self._errors
+        own, (plain, weight) = self._errors[self._shift], self._errors[-2:]
         if not weight or own > SIMILAR * max(plain, LEAST_ERROR * weight):
             return 0.0
         return (self._hits + 1) / (self._hits + self._misses + 2)
@@ -90,7 +110,7 @@ class Season:
     @property
     def error(self) -> float:
         """The mean relative error of what the season says."""
-        own, _, weight = self._errors
+        own, weight = self._errors[self._shift], self._errors[-1]
         return max(LEAST_ERROR, own / weight) if weight else 1.0
 
     def to_plain(self) -> dict[str, Any]:

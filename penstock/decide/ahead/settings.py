@@ -23,11 +23,13 @@ class AheadSettings(Section):
         "is not more likely than this to be short before a larger one could be there.",
     )
     price: Duration = Field(
-        120.0,
+        30.0,
         ge=0,
         le=86400,
-        description="What a change costs `ahead`, as the time for which one executor could be held instead. "
-        "A smaller size is taken once it would have saved the price of going there and back.",
+        description="What a change costs `ahead`, as the time for which all that is held could be held "
+        "instead. A smaller size is taken once it would have saved the price, at first that of going there "
+        "and back; while a load rises, as much is taken at once as makes changes and early executors "
+        "cheapest together.",
     )
     first_delay: Duration = Field(
         60.0,

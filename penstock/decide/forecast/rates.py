@@ -56,6 +56,7 @@ class RecentWindows:
     """The ends and rates of the last windows without a gap between them."""
 
     most: int
+    most_missed: float = MOST_MISSED
     _windows: deque[tuple[float, float, float]] = field(default_factory=deque)
 
     def __len__(self) -> int:
@@ -84,7 +85,7 @@ class RecentWindows:
         if last_end - start > SLACK * usual:
             overlap = f"the window overlaps the last one by {last_end - start:g} s"
             return Break(overlap, usable=False, ends=False)
-        return _find_jump(end - start, start - last_end, usual)
+        return _find_jump(end - start, start - last_end, usual, self.most_missed)
 
     def add(self, start: float, end: float, rate: float) -> None:
         """Add a window; the oldest is dropped where there are too many."""
@@ -97,12 +98,12 @@ class RecentWindows:
         self._windows.clear()
 
 
-def _find_jump(length: float, gap: float, usual: float) -> Break | None:
+def _find_jump(length: float, gap: float, usual: float, most_missed: float) -> Break | None:
     """Find a window that is far too long, or for which nothing was seen before it."""
     if length > LONGEST * usual:
         told = f"a window of {length:g} s among windows of {usual:g} s: the clock jumped"
         return Break(told, usable=False, ends=True)
-    if gap > MOST_MISSED * usual:
+    if gap > most_missed * usual:
         return Break(f"nothing was seen for {gap:g} s before this window", usable=True, ends=True)
     return None
 

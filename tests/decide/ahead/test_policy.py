@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.dataflow.readiness import NotReady
 from penstock.decide.manager.manager import Accepted, ScalingManager
 from penstock.decide.manager.settings import ManagerSettings
-from penstock.decide.policy import PLANNED_RISK, ExpectedEffect, Scale
+from penstock.decide.policy import HELD_UTILISATION, PLANNED_RISK, ExpectedEffect, Hold, Scale
+from penstock.runtime.under_way import is_enough
 from penstock.simulate.bound import find_bound
 from penstock.simulate.measures import measure
 from penstock.simulate.run import simulate
+from tests.dataflow.synthetic_batches import word_count
 from tests.decide.built import built
 from tests.decide.pipelines import Pipeline
+from tests.decide.slot_windows import window as on_slots
+from tests.decide.slot_windows import words
 from tests.fakes import a_query, a_window
 from tests.simulate.experiments import an_experiment
 
@@ -60,6 +66,50 @@ def test_a_proposal_says_for_which_risk_it_is_and_how_long_changes_take():
 def test_without_readings_it_says_what_is_awaited():
     answer = built("ahead").propose(a_window(queries=(a_query(offered=float("nan")),)))
     assert isinstance(answer, NotReady)
+
+
+def test_a_window_that_was_shown_before_is_answered_and_one_that_comes_twice_is_not():
+    policy, pipeline = built("ahead"), Pipeline({"work": 100.0}, {"work": 5})
+    policy.propose(pipeline.run(400.0))
+    window = pipeline.run(400.0)
+    policy.watch(window)
+    assert isinstance(policy.propose(window), Hold)
+    assert "no newer than the last" in policy.propose(replace(window)).reason
+
+
+def test_executors_that_are_held_tell_how_full_they_are_so_that_an_order_can_be_withdrawn():
+    policy, seen = built("ahead"), on_slots(words(word_count(), 200.0, 10))
+    for number in range(20):
+        shown = replace(seen, start=10.0 * number, end=10.0 * number + 10)
+        answer = policy.propose(shown)
+    assert isinstance(answer, Hold) and answer.figures[HELD_UTILISATION] < 1
+    assert is_enough(answer, shown)
+
+
+@pytest.mark.parametrize("jump", [-7200.0, 7200.0])
+def test_after_a_jump_of_the_clock_it_goes_on_from_the_next_windows(jump):
+    policy = built("ahead")
+    pipeline = Pipeline({"work": 100.0}, {"work": 8})
+    for _ in range(30):
+        policy.propose(pipeline.run(400.0))
+    jumped = [move_window(pipeline.run(400.0), jump) for _ in range(60)]
+    if jump > 0:
+        # the window in which the clock is set begins before it and ends after it
+        across = replace(jumped[0], start=jumped[0].start - jump)
+        assert "the clock jumped" in policy.propose(across).reason
+    answers = [policy.propose(window) for window in jumped[1:]]
+    assert not any(isinstance(answer, NotReady) for answer in answers)
+    assert "the clock went back" in answers[0].reason or jump > 0
+    # less than eight instances do, and that is seen within minutes, not after the clock has caught up
+    assert any(isinstance(answer, Scale) and answer.parallelism["work"] < 8 for answer in answers)
+
+
+def move_window(window, seconds):
+    queries = tuple(
+        replace(query, metrics=replace(query.metrics, start=window.start + seconds, end=window.end + seconds))
+        for query in window.queries
+    )
+    return replace(window, start=window.start + seconds, end=window.end + seconds, queries=queries)
 
 
 @pytest.mark.parametrize("planned", [True, False])
