@@ -208,7 +208,7 @@ def read_operator_query(kept: QuerySummary, start: float, end: float) -> Operato
             sources={
                 name: _source(plain["sources"][name]) for name in graph.sources if name in plain["sources"]
             },
-            topics={name: TopicRate(*map(float, rates)) for name, rates in _plain_topics(plain).items()},
+            topics={name: TopicRate(*map(_read_rate, rates)) for name, rates in _plain_topics(plain).items()},
             batches={
                 name: OperatorBatches(*told) for name, told in plain.get("operator_batches", {}).items()
             },
@@ -248,9 +248,14 @@ def _plain_source(rate: SourceRate) -> list[float]:
     return [*_plain_rate(rate), *([rate.rows_per_batch] if rate.rows_per_batch else [])]
 
 
-def _source(plain: Sequence[float]) -> SourceRate:
-    rates, rows = plain[:3], plain[3:]
-    return SourceRate(*map(float, rates), rows_per_batch=float(rows[0]) if rows else 0.0)
+def _source(plain: Sequence[float | None]) -> SourceRate:
+    rates, rows = list(map(_read_rate, plain[:3])), plain[3:]
+    return SourceRate(*rates, rows_per_batch=_read_rate(rows[0]) if rows else 0.0)
+
+
+def _read_rate(plain: float | None) -> float:
+    # JSON has no word for a rate that is not known
+    return math.nan if plain is None else float(plain)
 
 
 def _graph(plain: _Plain) -> LogicalGraph:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-import json
+import math
 from dataclasses import replace
 
 import numpy as np
+import orjson
 import pytest
 
 from penstock.dataflow.graph import LogicalGraph, Operator
@@ -107,7 +108,17 @@ def test_what_was_not_measured_is_not_stated():
 
 def kept(query, detail=None):
     """The summary of a query as the journal gives it back."""
-    return replace(summarise(query), detail=detail or json.loads(json.dumps(write_query(query))))
+    return replace(summarise(query), detail=detail or orjson.loads(orjson.dumps(write_query(query))))
+
+
+def test_a_rate_that_is_not_known_is_read_back_as_not_known():
+    """Of Kafka nothing is known in the first window, and one such window kept a whole journal from replay."""
+    query = replace(a_query(), sources={"read": SourceRate(math.nan, 3.0, 0.0)})
+    rate = read_slot_query(kept(query)).sources["read"]
+    assert math.isnan(rate.offered_per_second) and (rate.observed_per_second, rate.backlog_records) == (
+        3.0,
+        0.0,
+    )
 
 
 def images():
