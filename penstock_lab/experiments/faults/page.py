@@ -91,8 +91,8 @@ def _explain_cells(known: Mapping[tuple[str, str], Row]) -> list[str]:
     rehearsed = len(ran) - len(tried)
     return [
         f"Of {len(cells)} cells {len(tried)} were tried, {impossible} cannot occur, and {left} are still to "
-        f"be tried: {rehearsed} of them were rehearsed without Spark (in brackets), {left - rehearsed} not even "
-        f"that (`…`). In {runs} disturbed runs {wrong} cells went wrong.",
+        f"be tried: {rehearsed} of them were rehearsed without Spark (in brackets), {left - rehearsed} not "
+        f"even that (`…`). In {runs} disturbed runs {wrong} cells went wrong.",
         "A number is the longest time to the right size, in seconds, virtual ones where the time is virtual.",
     ]
 
