@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-TOOLS = ("httpx", "hypothesis", "pytest", "pytest-timeout", "pytest-xdist", "selenium", "setuptools")
+TOOLS = ("httpx", "hypothesis", "pytest", "pytest-timeout", "pytest-xdist", "setuptools")
 """Of requirements.txt: what runs the tests, whose bounds are nobody's concern."""
 OWN = "penstock"
 APART = ("connect",)

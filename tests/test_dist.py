@@ -58,6 +58,8 @@ def test_the_lowest_of_every_package_is_tried():
     assert "confluent-kafka==2.5" in lines and any(line.startswith("pytest==") for line in lines)
     assert not [line for line in lines if line.startswith("penstock")]
     assert not [line for line in lines if line.startswith("grpcio")], "pip could not install them together"
+    names = [Requirement(line).name for line in lines]
+    assert len(names) == len(set(names)), "pip installs no two versions of one package"
     bare = [line for line in lines if "==" not in line]
     assert bare == ["py4j"], "pyspark says which one it takes"
 

@@ -88,10 +88,11 @@ def _explain_cells(known: Mapping[tuple[str, str], Row]) -> list[str]:
     impossible = sum(bool(cell.cannot_occur) for cell in cells)
     runs, wrong = sum(row["runs"] for row in ran), sum(is_wrong(row) for row in ran)
     left = len(cells) - impossible - len(tried)
+    rehearsed = len(ran) - len(tried)
     return [
-        f"Of {len(cells)} cells {len(tried)} were tried, {impossible} cannot occur, and {left} are not tried "
-        f"yet (`…`), of which {len(ran) - len(tried)} were rehearsed without Spark (in brackets). These were "
-        f"{runs} disturbed runs in all; {wrong} cells are wrong.",
+        f"Of {len(cells)} cells {len(tried)} were tried, {impossible} cannot occur, and {left} are still to "
+        f"be tried: {rehearsed} of them were rehearsed without Spark (in brackets), {left - rehearsed} not "
+        f"even that (`…`). In {runs} disturbed runs {wrong} cells went wrong.",
         "A number is the longest time to the right size, in seconds, virtual ones where the time is virtual.",
     ]
 
