@@ -88,6 +88,12 @@ def fit_costs(
     return replace(costs, listing=_fit_listing([*larger, *batches], tuple(sources)))
 
 
+def fit_slopes(batches: Sequence[BatchExecution]) -> dict[str, float]:
+    """Fit the seconds per record of the operators for which batches, on any slots, tell them apart."""
+    lines = {operator: _fit_tasks(runs) for operator, runs in _runs_by_operator(batches).items()}
+    return {operator: line.slope for operator, line in lines.items() if line.identified}
+
+
 def weigh_by_age(age_batches: Floats) -> Floats:
     """Weigh evidence by its age: half as much for each half-life."""
     weight: Floats = np.exp2(-age_batches / HALF_LIFE_BATCHES)
