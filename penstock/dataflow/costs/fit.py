@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from penstock.dataflow.costs.model import ListingCost, QueryCosts, StageCost, makespan
+from penstock.dataflow.costs.model import ListingCost, QueryCosts, StageCost, makespan, stretch_stage
 from penstock.dataflow.costs.tasks import SeenTasks, TaskGrowth, fit_growth
 from penstock.dataflow.metrics import BatchExecution, Floats, Integers, StageExecution
 from penstock.dataflow.readiness import NotReady
@@ -240,6 +240,8 @@ class _StageTimes:
     serial: Floats
     """The part of it outside of stages."""
     modelled: Floats
+    longest: Floats
+    """The seconds of the longest tasks of the stages, as modelled."""
     weight: Floats
 
     @staticmethod
@@ -249,13 +251,24 @@ class _StageTimes:
             batches,
             np.array([batch.seconds - batch.listing_seconds for batch in batches]),
             np.array([batch.serial_seconds for batch in batches]),
-            np.array([_predict_stages(costs, batch) for batch in batches]),
+            *np.array([_predict_stages(costs, batch) for batch in batches]).T,
             weigh_by_age(np.arange(len(batches) - 1, -1, -1, dtype=np.float64)),
         )
 
     @property
     def in_stages(self) -> Floats:
         return self.seconds - self.serial
+
+    def measure_stretch(self, launch: float) -> Floats:
+        """Measure by how much the last tasks of each batch were stretched, as `stretch_stage` does."""
+        beyond = self.in_stages - launch - self.modelled
+        return 1 + beyond / np.where(beyond > 0, self.longest, self.modelled)
+
+    def stretch_by(self, stretch: float) -> Floats:
+        """Return the modelled seconds with stretched tasks."""
+        return np.array(
+            [stretch_stage(*one, stretch) for one in zip(self.modelled, self.longest, strict=True)]
+        )
 
 
 def _add_serial_part(
@@ -275,7 +288,7 @@ def _add_serial_part(
     if alone and larger and times.modelled.all():
         delay, stretch = _calibrate_longer(times, _StageTimes.measure(larger, stages), delay, stretch)
     serial = weighted_median(times.serial, times.weight) + delay
-    miss = np.abs(serial + stretch * times.modelled - times.seconds) / np.maximum(times.seconds, 1e-9)
+    miss = np.abs(serial + times.stretch_by(stretch) - times.seconds) / np.maximum(times.seconds, 1e-9)
     return QueryCosts(serial, stages, slots, weighted_median(miss, times.weight), stretch)
 
 
@@ -288,28 +301,30 @@ def _calibrate(times: _StageTimes) -> tuple[float, float]:
     launch = max(0.0, weighted_median(times.in_stages - np.array(packed), times.weight))
     if not times.modelled.all():
         return launch, 1.0
-    stretch = weighted_median((times.in_stages - launch) / times.modelled, times.weight * times.modelled)
-    return launch, min(MOST_STRETCH, max(1 / MOST_STRETCH, stretch))
+    # few batches have a straggler or none: their median would jump from one to the other
+    bounded = np.clip(times.measure_stretch(launch), 1 / MOST_STRETCH, MOST_STRETCH)
+    return launch, float(np.average(bounded, weights=times.weight * times.modelled))
 
 
 def _calibrate_longer(
     times: _StageTimes, larger: _StageTimes, launch: float, stretch: float
 ) -> tuple[float, float]:
     """Take the stretch of larger batches where it is less; what is beyond it now is a delay of each batch."""
-    least = min(stretch, float(np.median((larger.in_stages - launch) / larger.modelled)))
+    least = min(stretch, float(np.median(larger.measure_stretch(launch))))
     least = max(1.0, least) if stretch > 1 else stretch
-    return max(launch, weighted_median(times.in_stages - least * times.modelled, times.weight)), least
+    return max(launch, weighted_median(times.in_stages - times.stretch_by(least), times.weight)), least
 
 
-def _predict_stages(costs: Mapping[str, StageCost], batch: BatchExecution) -> float:
-    """Predict the seconds of the stages of a batch that has run."""
-    total = 0.0
+def _predict_stages(costs: Mapping[str, StageCost], batch: BatchExecution) -> tuple[float, float]:
+    """Predict the seconds of the stages of a batch that has run, and of the longest task of each together."""
+    total = longest = 0.0
     for stage in batch.stages:
         cost = costs.get(stage.operator)
         if cost is not None and stage.tasks:
             tasks = cost.per_task_seconds + cost.per_record_seconds * stage.records_in
             total += makespan(tasks, batch.slots)
-    return total
+            longest += float(tasks.max())
+    return total, longest
 
 
 @dataclass(frozen=True, slots=True)
