@@ -107,6 +107,15 @@ def weighted_median(values: Floats, weight: Floats) -> float:
     return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
 
 
+def _middle_of_pairs(values: Floats, weight: Floats) -> float:
+    """Return the median of the means of all pairs, each value with itself too (Hodges and Lehmann).
+
+    A few batches have a straggler or none, and a plain median would jump from one to the other.
+    """
+    one, other = np.triu_indices(len(values))
+    return weighted_median((values[one] + values[other]) / 2, weight[one] * weight[other])
+
+
 @dataclass(frozen=True, slots=True)
 class _Run:
     """One operator's stage in one of the batches, counted from the oldest."""
@@ -259,10 +268,13 @@ class _StageTimes:
     def in_stages(self) -> Floats:
         return self.seconds - self.serial
 
-    def measure_stretch(self, launch: float) -> Floats:
-        """Measure by how much the last tasks of each batch were stretched, as `stretch_stage` does."""
+    def measure_stretch(self, launch: float) -> float:
+        """Measure by how much the last tasks of stages are usually stretched, as `stretch_stage` does."""
         beyond = self.in_stages - launch - self.modelled
-        return 1 + beyond / np.where(beyond > 0, self.longest, self.modelled)
+        stretch = 1 + _middle_of_pairs(beyond / self.longest, self.weight * self.modelled)
+        if stretch < 1:
+            stretch = 1 + _middle_of_pairs(beyond / self.modelled, self.weight * self.modelled)
+        return min(MOST_STRETCH, max(1 / MOST_STRETCH, stretch))
 
     def stretch_by(self, stretch: float) -> Floats:
         """Return the modelled seconds with stretched tasks."""
@@ -301,16 +313,14 @@ def _calibrate(times: _StageTimes) -> tuple[float, float]:
     launch = max(0.0, weighted_median(times.in_stages - np.array(packed), times.weight))
     if not times.modelled.all():
         return launch, 1.0
-    # few batches have a straggler or none: their median would jump from one to the other
-    bounded = np.clip(times.measure_stretch(launch), 1 / MOST_STRETCH, MOST_STRETCH)
-    return launch, float(np.average(bounded, weights=times.weight * times.modelled))
+    return launch, times.measure_stretch(launch)
 
 
 def _calibrate_longer(
     times: _StageTimes, larger: _StageTimes, launch: float, stretch: float
 ) -> tuple[float, float]:
     """Take the stretch of larger batches where it is less; what is beyond it now is a delay of each batch."""
-    least = min(stretch, float(np.median(larger.measure_stretch(launch))))
+    least = min(stretch, larger.measure_stretch(launch))
     least = max(1.0, least) if stretch > 1 else stretch
     return max(launch, weighted_median(times.in_stages - times.stretch_by(least), times.weight)), least
 
