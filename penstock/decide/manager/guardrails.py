@@ -96,9 +96,7 @@ class UtilisationBand:
 
     Utilisation is the share of what the held size carries that the offered rate uses. Slots for which there
     are no tasks do not shorten a batch, so it says nothing against giving them up: a reduction that costs no
-    time passes. So does one to less than `low / aimed_at` of what is held, which leaves the headroom aimed
-    at: where work spreads evenly what is held is then below the band, and where slots bring ever less, as
-    with few or unequal tasks, its utilisation does not show how many are too many.
+    time passes.
     """
 
     name = "utilisation-band"
@@ -124,9 +122,7 @@ class UtilisationBand:
             return scale.parallelism
         predicted, low = self._predict(scale, held), self.low
         return {
-            unit: held[unit]
-            if low <= predicted.get(unit, math.inf) < 1 and wanted * self.aimed_at >= held[unit] * low
-            else wanted
+            unit: held[unit] if low <= predicted.get(unit, math.inf) < 1 else wanted
             for unit, wanted in scale.parallelism.items()
         }
 

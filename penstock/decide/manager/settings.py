@@ -93,9 +93,8 @@ class ManagerSettings(Section):
         ge=0,
         lt=1,
         description="Lower end of the band: nothing is changed while the predicted utilisation at the "
-        "held size lies in [utilisation_low, 1) and the backlog does not grow. A reduction is let through "
-        "if it makes batches hardly longer (slots without tasks), or leaves the headroom aimed at with less "
-        "than utilisation_low / utilisation of what is held.",
+        "held size lies in [utilisation_low, 1) and the backlog does not grow. A reduction that makes "
+        "batches hardly longer (slots without tasks) is let through.",
     )
     scale_down_delay: Duration = Field(
         60.0,

@@ -79,15 +79,6 @@ def test_band_lets_go_of_what_shortens_no_batch(proposed, now, then, left):
     assert size_of(BAND.apply(scale(proposed, utilisation=now, then=then), situation(4))) == left
 
 
-@pytest.mark.parametrize(
-    ("held", "proposed", "left"),
-    [(8, 6, "utilisation-band"), (8, 5, 5), (3, 2, 2), (2, 1, 1), (8, 10, "utilisation-band")],
-)
-def test_band_lets_go_of_far_more_than_is_needed_though_it_is_used_well(held, proposed, left):
-    # the longest file keeps a batch at 0.66 of the period on eight executors and at 0.85 on five
-    assert size_of(BAND.apply(scale(proposed, utilisation=0.66, then=0.85), situation(held))) == left
-
-
 def test_band_works_unit_by_unit():
     change = scale({"map": 5, "write": 1}, exact={"map": 4.2, "write": 0.5})
     opinion = BAND.apply(change, situation({"map": 4, "write": 4}))
