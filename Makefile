@@ -8,7 +8,7 @@ LOWEST := .venv-lowest
 # a command that is started often would be compiled each time
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-busy test-lowest test-chart test-versions soak fuzz bench lint docs dist java postgres redis prometheus browser clean
+.PHONY: help demo test test-busy test-lowest test-chart test-versions soak fuzz bench lint docs hashes dist java postgres redis prometheus browser clean
 
 help:
 	@echo "make demo    the autopilot at work on a cluster of this machine, under four minutes"
@@ -22,7 +22,8 @@ help:
 	@echo "make bench   all benchmarks"
 	@echo "make lint    the checks alone: style, types, import direction"
 	@echo "make docs    write docs/configuration.md, docs/metrics.md and docs/api.md anew"
-	@echo "make dist    wheel, source, their hashes and a bill of materials (SBOM), in dist/"
+	@echo "make hashes  write requirements.txt anew, with the hashes of what it pins"
+	@echo "make dist    wheel, source, pins, their hashes and a bill of materials (SBOM), in dist/"
 	@echo "make clean   remove what the other targets made"
 
 $(READY): requirements.txt pyproject.toml penstock_lab/pyproject.toml scripts/setup.sh
@@ -97,14 +98,19 @@ docs: $(READY)
 	$(BIN)/python scripts/api.py > docs/api.md.new
 	mv docs/api.md.new docs/api.md
 
+hashes: $(READY)
+	$(BIN)/python scripts/hashes.py > requirements.new
+	mv requirements.new requirements.txt
+
 dist: $(READY)
 	rm -rf build dist
 	mkdir dist
 	$(BIN)/python -c 'from setuptools import build_meta as backend; backend.build_sdist("dist"); backend.build_wheel("dist")'
 	$(BIN)/python scripts/sbom.py > dist/penstock.cdx.json
+	cp requirements.txt dist/
 	cd dist && sha256sum * > SHA256SUMS
 
 clean:
-	rm -rf $(VENV) $(LOWEST) .venv-versions build dist *.egg-info artifacts spark-warehouse metastore_db derby.log docs/*.new
+	rm -rf $(VENV) $(LOWEST) .venv-versions build dist *.egg-info artifacts spark-warehouse metastore_db derby.log *.new docs/*.new
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find penstock penstock_lab tests -name __pycache__ -type d -exec rm -rf {} +

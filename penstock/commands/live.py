@@ -116,9 +116,10 @@ def health(
 
 
 def _ask_health(directory: Path) -> list[dict[str, Any]]:
-    """Ask each application, and each fleet's controller, on its own socket, once: a probe has little time."""
+    """Ask applications, pipelines and fleets on their own sockets, once: a probe has little time."""
     found = []
-    for path in sorted([*directory.glob("*.sock"), *(directory / CONTROLLERS).glob("*.sock")]):
+    places = (directory, directory / control.PIPELINES, directory / CONTROLLERS)
+    for path in sorted(path for place in places for path in place.glob("*.sock")):
         known = {"application": path.stem, "name": "", "silent_seconds": None, "hangs_after_seconds": None}
         try:
             told = control.ask(path, "health")
@@ -131,8 +132,8 @@ def _ask_health(directory: Path) -> list[dict[str, Any]]:
 
 
 def _list_pulses(journal: str) -> list[dict[str, Any]]:
+    from penstock.journal.pulses import HEARTBEAT, list_pulses
     from penstock.journal.store import open_journal
-    from penstock.runtime.heartbeat import HEARTBEAT, list_pulses
 
     with closing(open_journal(journal, create=False)) as opened:
         return list_pulses(opened.recall_all(HEARTBEAT), time.time())

@@ -166,7 +166,7 @@ def _add_decision(seen: dict[str, Any], *parts: Any) -> Group:
 
 
 def _find_pipeline(name: str | None, config: Path | None) -> control.Running:
-    directory = locate_sockets(config) / "pipelines"
+    directory = locate_sockets(config) / control.PIPELINES
     try:
         return control.find_running(directory, name)
     except NotFound:

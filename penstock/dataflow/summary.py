@@ -156,7 +156,7 @@ def write_query(query: QueryWindow) -> dict[str, Any]:
         "version": VERSION,
         "operators": [[operator.name, operator.scalable] for operator in query.graph.operators],
         "edges": [list(edge) for edge in query.graph.edges],
-        "sources": {name: _plain_rate(rate) for name, rate in query.sources.items()},
+        "sources": {name: _plain_source(rate) for name, rate in query.sources.items()},
     }
     match query:
         case SlotQuery():
@@ -244,8 +244,13 @@ def _plain_rate(rate: SourceRate) -> list[float]:
     return [rate.offered_per_second, rate.observed_per_second, rate.backlog_records]
 
 
-def _source(rates: Sequence[float]) -> SourceRate:
-    return SourceRate(*map(float, rates))
+def _plain_source(rate: SourceRate) -> list[float]:
+    return [*_plain_rate(rate), *([rate.rows_per_batch] if rate.rows_per_batch else [])]
+
+
+def _source(plain: Sequence[float]) -> SourceRate:
+    rates, rows = plain[:3], plain[3:]
+    return SourceRate(*map(float, rates), rows_per_batch=float(rows[0]) if rows else 0.0)
 
 
 def _graph(plain: _Plain) -> LogicalGraph:

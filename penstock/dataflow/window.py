@@ -18,13 +18,15 @@ EXECUTORS = "executors"
 class SourceRate:
     """The rates at which records are offered to one operator and read by it, and its backlog.
 
-    `unknown_because` says why the offered rate is NaN, where that is known.
+    `unknown_because` says why the offered rate is NaN, where that is known. A table that is joined has
+    `rows_per_batch`, which every batch reads, whatever its length: nobody offers them.
     """
 
     offered_per_second: float
     observed_per_second: float
     backlog_records: float = 0.0
     unknown_because: str = field(default="", kw_only=True)
+    rows_per_batch: float = field(default=0.0, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

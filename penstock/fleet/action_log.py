@@ -68,9 +68,9 @@ class ActionLog:
         for line in lines:
             try:
                 row = parse_decision(line)
-                if self._key is not None:
-                    self._key.for_application(str(row.get("application"))).open_decision(row)
                 _check(row, now + MOST_CLOCK_SECONDS)
+                if self._key is not None:
+                    self._key.for_application(row["application"]).open_decision(row)
                 good.append(row)
             except (BadInput, LookupError, TypeError, ValueError) as error:
                 log.warning("a decision does not get into the journal: %s: %s", path, error)

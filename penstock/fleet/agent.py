@@ -30,9 +30,10 @@ from penstock.decide.sage.metrics import (
 from penstock.decide.sage.resizer import Limits, fit
 from penstock.decide.sage.sizes import held_from, spark_settings
 from penstock.errors import PenstockError
-from penstock.fleet.decision import FleetDecision, latest_number, show
+from penstock.fleet.decision import FleetDecision, latest_number
 from penstock.journal.notebook import Notebook
 from penstock.journal.ports import Memories
+from penstock.units.texts import show_value
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class FleetPolicy:
             known = self._notebook.read().get("handled", {}).get("decision", 0)
             if not isinstance(known, int) or not 0 <= known <= latest_number(now):
                 # with it no later decision would ever count; those of before may well have been handled
-                log.warning("%s: no decision can have had the number %s", self.application, show(known))
+                log.warning("%s: no decision can have had the number %s", self.application, show_value(known))
                 known = round(now * 1000)
             self._handled = known
         return self._handled

@@ -14,6 +14,7 @@ from penstock.decide.sage.columns import SIZE
 from penstock.decide.sage.settings import SageSettings
 from penstock.decide.sage.sizes import sizing_settings
 from penstock.errors import BadInput
+from penstock.units.texts import show_value
 
 DECISION = pa.schema(
     [
@@ -60,7 +61,7 @@ class FleetDecision:
     def from_row(row: Any, now: float) -> FleetDecision:
         """Validate a row of the controller's decisions; BadInput says what is wrong with it."""
         if not isinstance(row, Mapping):
-            raise BadInput(f"an object is expected, not {show(row)}")
+            raise BadInput(f"an object is expected, not {show_value(row)}")
         number = _check_number(row.get("decision_id"), now)
         expires_at = _check_expiry(row.get("expires_at"), number, now)
         reason = check_text(row.get("reason"), "reason", LONGEST_REASON)
@@ -82,9 +83,9 @@ def latest_number(now: float) -> int:
 def check_text(value: Any, key: str, longest: int) -> str:
     """Validate a text that is shown, logged and journalled."""
     if not isinstance(value, str) or not 0 < len(value) <= longest:
-        raise BadInput(f"{key}: a text of 1 to {longest} characters is expected, not {show(value)}")
+        raise BadInput(f"{key}: a text of 1 to {longest} characters is expected, not {show_value(value)}")
     if _UNPRINTABLE.search(value):
-        raise BadInput(f"{key}: {show(value)} has control characters in it")
+        raise BadInput(f"{key}: {show_value(value)} has control characters in it")
     return value
 
 
@@ -93,17 +94,9 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def show(value: Any) -> str:
-    """Quote a value in a message, cut to a length; a huge number has no text of its own."""
-    if isinstance(value, int) and value.bit_length() > 200:
-        return "a number of hundreds of digits"
-    text = repr(value[:80] if isinstance(value, str) else value)
-    return text if len(text) <= 100 else f"{text[:100]}..."
-
-
 def _check_number(value: Any, now: float) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= latest_number(now):
-        raise BadInput(f"decision_id: {show(value)} is not the time of a window in milliseconds")
+        raise BadInput(f"decision_id: {show_value(value)} is not the time of a window in milliseconds")
     return value
 
 
@@ -112,7 +105,7 @@ def _check_expiry(value: Any, number: int, now: float) -> float:
     latest = now + CLOCK_SECONDS + SageSettings().in_flight_seconds
     # the number is rounded to a millisecond
     if not is_number(value) or not number / 1000 - 0.001 <= value <= latest:
-        raise BadInput(f"expires_at: {show(value)} is not a time at which the decision can run out")
+        raise BadInput(f"expires_at: {show_value(value)} is not a time at which the decision can run out")
     return float(value)
 
 
@@ -120,7 +113,7 @@ def _check_parallelism(value: Any) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MOST_PARALLELISM:
-        raise BadInput(f"parallelism: 1 to {MOST_PARALLELISM} is expected, not {show(value)}")
+        raise BadInput(f"parallelism: 1 to {MOST_PARALLELISM} is expected, not {show_value(value)}")
     return value
 
 
@@ -134,9 +127,9 @@ def _check_settings(value: Any) -> dict[str, str] | None:
     except orjson.JSONDecodeError as error:
         raise BadInput(f"settings: {error}") from None
     if not isinstance(settings, dict) or not settings:
-        raise BadInput(f"settings: an object is expected, not {show(text)}")
+        raise BadInput(f"settings: an object is expected, not {show_value(text)}")
     for key, said in settings.items():
-        check_text(said, f"settings: {show(key)}", LONGEST_SETTINGS)
+        check_text(said, f"settings: {show_value(key)}", LONGEST_SETTINGS)
     try:
         return sizing_settings(settings)
     except BadInput as error:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -23,6 +23,7 @@ from penstock.fleet.decision import check_text
 from penstock.fleet.files import read_bounded, write_whole
 from penstock.journal.overrides import recall_all_overrides
 from penstock.journal.store import journal_at
+from penstock.units.texts import show_value
 
 log = logging.getLogger(__name__)
 
@@ -90,10 +91,24 @@ def read_snapshot(path: Path | None) -> tuple[Orders, str]:
         return {}, ""
     try:
         known = orjson.loads(read_bounded(path))
-        orders = {name: Order(**order) for name, order in known["orders"].items()}
-        return orders, str(known["problem"])
+        orders = {name: _read_order(order) for name, order in known["orders"].items()}
+        return orders, _read_text(known["problem"])
     except (BadInput, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"{path}: not a snapshot of overrides: {error}: remove it") from None
+
+
+def _read_order(plain: Mapping[str, Any]) -> Order:
+    order = Order(**plain)
+    for number in order[:-1]:
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**63:
+            raise ValueError(f"{show_value(number)} is no order")
+    return order._replace(by=_read_text(order.by))
+
+
+def _read_text(given: object) -> str:
+    if not isinstance(given, str):
+        raise ValueError(f"{show_value(given)} is no text")
+    return given
 
 
 def order_of(said: Said, place: str) -> Order:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from penstock.errors import BadInput
 from penstock.fleet.decision import MOST_CLOCK_SECONDS
 from penstock.fleet.files import MIB, check_size, count_lines, make_directory, read_bounded, write_whole
+from penstock.units.texts import show_value
 
 STATUS = pa.schema(
     [
@@ -170,13 +171,23 @@ class FleetDirectory:
         found = sorted((self.root / "status").glob("bucket-*.parquet"))
         return join_status([read_status(path) for path in found])
 
+    def last_round(self) -> float | None:
+        """Return when the controller wrote last how applications stand; None before its first round."""
+        times = map(_find_time, (self.root / "status").glob("bucket-*.parquet"))
+        return max((at for at in times if not math.isnan(at)), default=None)
+
+    def last_arrival(self) -> float | None:
+        """Return when a window came last; None where windows come by another way."""
+        at = _find_time(self.root / "windows")
+        return None if math.isnan(at) else at
+
     def dead_letters(self) -> int:
         """Count the bad records."""
         return sum(map(count_lines, (self.root / "dead-letters").glob("batch-*.jsonl")))
 
 
 def _find_time(path: Path) -> float:
-    """Return when a file was written; NaN, which is at no time, for one that is gone or a link to nothing."""
+    """Return when a file or directory changed; NaN, which is at no time, for one that is gone."""
     try:
         return path.stat().st_mtime
     except OSError:
@@ -257,6 +268,9 @@ def read_shown(path: Path) -> Iterator[dict[str, Any]]:
             lacking = [name for name in SHOWN if name not in row]
             if lacking:
                 raise BadInput(f"it lacks {lacking[0]}")
+            nested = [name for name in SHOWN if isinstance(row[name], dict | list)]
+            if nested:
+                raise BadInput(f"{nested[0]} has parts: {show_value(row[nested[0]])}")
         except BadInput as error:
             raise BadInput(f"{path}: line {number} is not a decision of the fleet: {error}") from None
         yield row

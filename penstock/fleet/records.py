@@ -22,10 +22,10 @@ from penstock.dataflow.propagation import MOST_INSTANCES
 from penstock.decide.sage.columns import SIZE
 from penstock.decide.sage.metrics import METRICS
 from penstock.errors import BadInput
-from penstock.fleet.decision import show
 from penstock.fleet.keys import FleetKey
 from penstock.fleet.overrides import ORDERED_BY, ORDERS, Orders
 from penstock.fleet.places import LONGEST_LINE
+from penstock.units.texts import show_value
 
 MEASURED = tuple(name for name in METRICS if name != "seconds")
 """Metrics that an agent reports; the length of a window follows from its ends."""
@@ -115,7 +115,7 @@ def _tabulate(rows: Sequence[tuple[Any, ...]]) -> tuple[pa.Table, dict[int, str]
             found = [place for place, one in enumerate(values) if not _is_allowed(one, allowed)]
             for place in found:
                 wrong[place] = (
-                    f"not a window: {column.name} is {show(values[place])}, which is no {column.type}"
+                    f"not a window: {column.name} is {show_value(values[place])}, which is no {column.type}"
                 )
                 values[place] = None
         # numbers by way of numpy, which takes a fifth of the time

@@ -21,6 +21,8 @@ from penstock.fleet.places import SHOWN, STATUS, FleetDirectory
 from penstock.fleet.state import FleetState
 
 HOUR = 3600.0
+UNJUDGED_SECONDS = 60.0
+"""Six rounds: a round may be late, and Spark pauses now and then."""
 MOST_LISTED = 20
 GIB = 1024.0**3
 
@@ -35,6 +37,8 @@ def summarise_fleet(directory: FleetDirectory, now: float) -> Plain:
     overrides, problem = read_snapshot(directory.overrides)
     return {
         "now": now,
+        "last_round_at": directory.last_round(),
+        "windows_wait": _do_windows_wait(directory),
         "silent_applications": 0 if everyone is None or table is None else everyone.num_rows - table.num_rows,
         **_sum_up(table),
         "undersized": _list_undersized(table),
@@ -46,6 +50,12 @@ def summarise_fleet(directory: FleetDirectory, now: float) -> Plain:
         "overrides_problem": problem,
         "budget": read_budget(directory.budget),
     }
+
+
+def _do_windows_wait(directory: FleetDirectory) -> bool:
+    """Tell whether windows came for a while and none was judged: the controller hangs, or is not there."""
+    judged, came = directory.last_round(), directory.last_arrival()
+    return came is not None and (judged is None or came - judged > UNJUDGED_SECONDS)
 
 
 def drop_silent(table: pa.Table | None, now: float) -> pa.Table | None:

@@ -37,6 +37,9 @@ STUCK_SECONDS = 10.0
 process was stopped, or whose machine is gone, would keep all others from writing."""
 SERVER_BUSY_SECONDS = 15.0
 """How long a writer waits for another one; longer than one that is stuck can hold it up."""
+SILENT_SECONDS = 20.0
+"""How long the machine of a server may give no sign, as one that is cut off: the system's own patience is a
+quarter of an hour, and the loop stands still meanwhile."""
 _LOCK = 7_305_118
 """The advisory lock under which one of several controllers writes, or brings the tables up to date."""
 
@@ -272,6 +275,13 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
+def _watch_for_silence(seconds: float) -> dict[str, int]:
+    """Return the options by which a connection ends whose other machine gives no sign for so long."""
+    probes = {"keepalives_idle": seconds / 2, "keepalives_interval": seconds / 4, "keepalives_count": 2.0}
+    told = {name: max(1, round(value)) for name, value in probes.items()}
+    return {**told, "tcp_user_timeout": round(seconds * 1000)}
+
+
 class PostgresDatabase(Database):
     """One journal in a PostgreSQL database.
 
@@ -284,14 +294,17 @@ class PostgresDatabase(Database):
         create: bool = True,
         busy_seconds: float = SERVER_BUSY_SECONDS,
         stuck_seconds: float = STUCK_SECONDS,
+        silent_seconds: float = SILENT_SECONDS,
     ) -> None:
         try:
             parsed = make_url(url).set(drivername="postgresql+psycopg")
         except (ArgumentError, ValueError):
             raise BadInput("the journal's address is not postgresql://USER@HOST:PORT/DATABASE") from None
         self._patience = {"lock": f"{busy_seconds * 1000:.0f}ms", "idle": f"{stuck_seconds * 1000:.0f}ms"}
+        patience = {"connect_timeout": CONNECT_SECONDS, **_watch_for_silence(silent_seconds)}
+        given = {name: value for name, value in patience.items() if name not in parsed.query}
         # the ping notices a connection that a restart of the server has broken, before it is used
-        options = {"connect_args": {"connect_timeout": CONNECT_SECONDS}, "pool_pre_ping": True}
+        options = {"connect_args": given, "pool_pre_ping": True}
         try:
             super().__init__(hide_password(url), parsed, create, **options)
         except ImportError:

@@ -18,6 +18,7 @@ import psutil
 from penstock.decide.outcome import Outcome, Status
 from penstock.errors import PenstockError
 from penstock.journal.ports import Memories, RecordAndMemories
+from penstock.journal.pulses import HEARTBEAT, JOURNAL_SECONDS, read_pulse
 
 log = logging.getLogger(__name__)
 
@@ -34,20 +35,50 @@ def settle_former_runs(
     application: str,
     now: float,
     spared: frozenset[int] = frozenset(),
-) -> None:
+) -> bool:
     """Close what dead runs of this name left open, and write down that this one began; raise nothing.
 
-    `spared` are actions that somebody else sees to their end.
+    `spared` are actions that somebody else sees to their end. Returns whether more may have to be closed
+    later: a run on another machine, whose process nobody here sees, is dead once its heartbeat fell silent.
     """
+    awaited = False
     try:
+        pulses = journal.recall(name, HEARTBEAT)
         for former, process in journal.recall(name, KIND).items():
-            if former != application and process_is_over(process):
+            if former == application:
+                continue
+            elsewhere = process.get("host") != socket.gethostname()
+            pulse = read_pulse(pulses.get(former), now) if elsewhere else None
+            if process_is_over(process) or (pulse is not None and (pulse.ended or pulse.is_late)):
                 _close(journal, former, application, now, spared)
+            elif pulse is not None:
+                awaited = awaited or bool(journal.unfinished(former))
         journal.remember(now, name, KIND, application, identify_process())
     except Exception as error:
         # what an earlier run left behind must not keep this one from being watched
         trace = None if isinstance(error, PenstockError) else error
         log.warning("%s: actions that earlier runs left open stay open: %s", name, error, exc_info=trace)
+    return awaited
+
+
+class FormerRuns:
+    """Settles the former runs of a name at the start, and again while one on another machine may live."""
+
+    def __init__(
+        self,
+        journal: RecordAndMemories,
+        name: str,
+        application: str,
+        spared: frozenset[int] = frozenset(),
+    ) -> None:
+        self._journal, self._name, self._application, self._spared = journal, name, application, spared
+        self._next_at = float("-inf")
+
+    def look(self, now: float) -> None:
+        """Settle them, if it is time."""
+        if now >= self._next_at:
+            again = settle_former_runs(self._journal, self._name, self._application, now, self._spared)
+            self._next_at = now + JOURNAL_SECONDS if again else float("inf")
 
 
 def find_name(memories: Memories, application: str) -> str:

@@ -14,7 +14,8 @@ from penstock.journal.leading import LeaseKeeper
 from penstock.journal.leases import Lease
 from penstock.pipeline.definition import Pipeline
 from penstock.pipeline.metrics import tell_as_application
-from penstock.runtime.control import ControlServer, secure_directory
+from penstock.runtime.control import PIPELINES, ControlServer, secure_directory
+from penstock.runtime.heartbeat import Heartbeat, Watchdog
 from penstock.runtime.telemetry.outlets import serve_metrics
 from penstock.runtime.telemetry.server import MetricsServer
 
@@ -28,8 +29,8 @@ log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
 STOP_SECONDS = 30.0
 """How long a stop waits for what the controller is at, which may be the start of a query."""
-SOCKETS = "pipelines"
-"""Where pipelines listen, beside the sockets of autopilots."""
+START_SECONDS = 60.0
+"""How long the loop may be at one thing, as the start of many queries, before it counts as hanging."""
 
 
 class PipelineHandle:
@@ -54,6 +55,8 @@ class PipelineHandle:
         self._error: str | None = None
         self._broken: str | None = None
         self._thread = threading.Thread(target=self._steer, name=f"pipeline-{self.name}", daemon=True)
+        self._heart = Heartbeat(settings.manager.policy_interval, least=START_SECONDS)
+        self._watchdog = Watchdog(self._heart, self.name, self._thread)
         self._control: ControlServer | None = None
         self._metrics: MetricsServer | None = None
 
@@ -69,7 +72,9 @@ class PipelineHandle:
             self._keeper.stop()
             self._close()
             raise
+        self._heart.beat()
         self._thread.start()
+        self._watchdog.start()
         return self
 
     @property
@@ -116,7 +121,10 @@ class PipelineHandle:
             "fusing": term.fusing if term is not None else {"groups": [], "changes": []},
             "decisions": term.decisions() if term is not None else [],
             "totals": term.totals if term is not None else {},
-            "error": self._broken or self._error,
+            "heartbeat": self._heart.plain(),
+            "error": self._broken
+            or (self._heart.describe() if self._thread.is_alive() else None)
+            or self._error,
         }
 
     def batches(self, function: str) -> tuple[BatchDone, ...]:
@@ -180,7 +188,9 @@ class PipelineHandle:
                 if error != self._error:
                     log.exception("%s: the controller failed in a cycle; the functions run on", self.name)
                 self._error = error
+            self._heart.beat()
             self._stopping.wait(min(TICK_SECONDS, self._settings.manager.policy_interval / 2))
+        self._watchdog.stop()
 
     def _step(self, lease: Lease | None) -> None:
         """Begin, go on, or end, as the lease says."""
@@ -229,7 +239,7 @@ class PipelineHandle:
         try:
             directory = Path(self._settings.run.runtime_directory)
             secure_directory(directory)
-            self._control = ControlServer(directory / SOCKETS, self.name, self._answer)
+            self._control = ControlServer(directory / PIPELINES, self.name, self._answer)
         except (PenstockError, OSError) as error:
             log.warning("%s: %s", self.name, error)
 
@@ -237,6 +247,8 @@ class PipelineHandle:
         match command:
             case "hello":
                 return {"application": self.name, "name": self.name}
+            case "health":
+                return {"application": self.name, "name": self.name, **self._heart.plain()}
             case "status":
                 return {"status": self.status()}
             case "scale":
@@ -245,4 +257,4 @@ class PipelineHandle:
             case "stop":
                 threading.Thread(target=self.stop, name="pipeline-stop", daemon=True).start()
                 return {"stopping": True}
-        raise BadInput(f"unknown command {command!r}; known: hello, scale, status, stop")
+        raise BadInput(f"unknown command {command!r}; known: health, hello, scale, status, stop")

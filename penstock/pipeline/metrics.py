@@ -21,7 +21,7 @@ def tell_as_application(status: Mapping[str, Any]) -> dict[str, Any]:
     }
     name = str(status.get("pipeline", ""))
     return {
-        **{key: status.get(key) for key in ("policy", "mode", "now", "totals")},
+        **{key: status.get(key) for key in ("policy", "mode", "now", "totals", "heartbeat")},
         "application": str(status.get("application") or name),
         "name": name,
         "queries": [_tell_function(function, one) for function, one in functions.items()],

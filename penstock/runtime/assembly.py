@@ -21,8 +21,9 @@ from penstock.decide.policy import Policy
 from penstock.decide.sage.sizes import read_executor_memory
 from penstock.decide.surroundings import Surroundings
 from penstock.errors import PenstockError
-from penstock.journal.former_runs import settle_former_runs
+from penstock.journal.former_runs import FormerRuns
 from penstock.journal.notebook import add_memory
+from penstock.journal.pulses import JournalPulse
 from penstock.journal.store import Journal, journal_at
 from penstock.journal.terms import Terms, remember_terms
 from penstock.migrate.mover import MoveProposer
@@ -39,7 +40,6 @@ from penstock.runtime.autopilot import Autopilot, Findings
 from penstock.runtime.beside import serve_dashboard
 from penstock.runtime.doctor.checks import describe_room
 from penstock.runtime.fallback import SourceWithFallback
-from penstock.runtime.heartbeat import JournalPulse
 from penstock.runtime.loop import Loop, LoopSettings
 from penstock.runtime.ports import Actuator, Ports, Source
 from penstock.runtime.spark_ui import SparkMetrics, SparkTab
@@ -222,7 +222,8 @@ def _live_with(
     given = os.environ.get(ACTION_VARIABLE, "")
     # the restart by which this process was started is seen to its end by the supervisor
     spared = frozenset({int(given)}) if given.isdecimal() else frozenset()
-    settle_former_runs(journal, name, loop.application, time.time(), spared=spared)
+    former = FormerRuns(journal, name, loop.application, spared)
+    former.look(time.time())
     pulse = JournalPulse(journal, name, loop.application, interval)
     with ExitStack() as life:
         life.enter_context(closing(journal))
@@ -231,7 +232,7 @@ def _live_with(
         if desk is not None:
             desk.start(loop.application, name, loop.resume)
             life.enter_context(closing(desk))
-        tells = [life.enter_context(closing(pulse)).beat]
+        tells = [life.enter_context(closing(pulse)).beat, former.look]
         if desk is not None:
             tells.append(RestartWatch(journal, name, loop.timeline.restarted).look)
         shown = [life.enter_context(part) for part in parts]

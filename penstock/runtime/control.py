@@ -23,6 +23,7 @@ import orjson
 
 from penstock.errors import ActionFailed, BadInput, NotFound, PenstockError, Unsupported
 from penstock.journal.private_files import make_private_directory
+from penstock.units.texts import show_value
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,8 @@ VERSION = 1
 LARGEST_REQUEST_BYTES = 64 * 1024
 LONGEST_PATH_BYTES = 107
 """The longest path of a Unix socket that the kernel accepts, without its closing zero byte."""
+PIPELINES = "pipelines"
+"""Where pipelines listen, in a directory beside the sockets of autopilots."""
 ANSWER_SECONDS = 10.0
 TRY_AGAIN_SECONDS = 0.02
 MOST_WAITING = 128
@@ -275,7 +278,8 @@ def answer_line(handler: Handler, line: bytes) -> dict[str, Any]:
         return _refuse("the request is not a JSON object")
     if request.get("version") != VERSION:
         return _refuse(
-            f"the request has version {request.get('version')!r}; this application speaks version {VERSION}"
+            f"the request has version {show_value(request.get('version'))}; "
+            f"this application speaks version {VERSION}"
         )
     command = request.get("command")
     if not isinstance(command, str):

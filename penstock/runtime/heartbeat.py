@@ -1,4 +1,4 @@
-"""The loop's heartbeat, and who listens to it: the status, the log, the journal, `penstock health`.
+"""The loop's heartbeat, and who listens to it: the status, the log, `penstock health`.
 
 This module is loaded by `import penstock`, so it imports at the top only what costs nothing.
 """
@@ -10,13 +10,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
-
-from penstock.errors import PenstockError
-
-if TYPE_CHECKING:
-    from penstock.journal.ports import Memories
+from collections.abc import Callable
+from typing import Any
 
 log = logging.getLogger(__name__)
 
@@ -24,17 +19,15 @@ INTERVALS = 3
 """A loop that has not come round for so many policy intervals hangs."""
 LEAST_SECONDS = 5.0
 """However short the interval is: a machine with much to do may take so long."""
-JOURNAL_SECONDS = 60.0
-HEARTBEAT = "heartbeat"
-OUTDATED_SECONDS = 86_400.0
-"""A run that was not heard of for longer is of the past, however it ended."""
 
 
 class Heartbeat:
     """When the loop came round last, by a clock that never goes back."""
 
-    def __init__(self, interval: float, timer: Callable[[], float] = time.monotonic) -> None:
-        self.hangs_after = max(INTERVALS * interval, LEAST_SECONDS)
+    def __init__(
+        self, interval: float, timer: Callable[[], float] = time.monotonic, least: float = LEAST_SECONDS
+    ) -> None:
+        self.hangs_after = max(INTERVALS * interval, least)
         self._timer, self._beats, self._last = timer, 0, timer()
 
     def beat(self) -> None:
@@ -106,45 +99,3 @@ class Watchdog:
     def _find_place(self) -> str:
         frame = sys._current_frames().get(self._watched.ident or 0)
         return "".join(traceback.format_stack(frame)).rstrip() if frame is not None else "no thread"
-
-
-class JournalPulse:
-    """Writes the heartbeat to the journal, where those on other machines see it; raises nothing."""
-
-    def __init__(self, memories: Memories, name: str, application: str, interval: float) -> None:
-        self._memories, self._name, self._application = memories, name, application
-        self.every = max(interval, JOURNAL_SECONDS)
-        self._next_at = float("-inf")
-        self._last = 0.0
-
-    def beat(self, now: float) -> None:
-        """Write it, if it is time; one that cannot be written is left out."""
-        self._last = now
-        # a clock that went back must not silence it
-        if not self._next_at - self.every <= now < self._next_at:
-            self._next_at = now + self.every
-            self._write(now, ended=False)
-
-    def close(self) -> None:
-        """Say that the run has ended: its silence means nothing from now on."""
-        self._write(self._last, ended=True)
-
-    def _write(self, now: float, ended: bool) -> None:
-        body = {"at": now, "every": self.every, "ended": ended}
-        try:
-            self._memories.remember(now, self._name or self._application, HEARTBEAT, self._application, body)
-        except PenstockError as error:
-            log.debug("%s: the heartbeat is not in the journal: %s", self._application, error)
-
-
-def list_pulses(found: Mapping[str, Mapping[str, Mapping[str, Any]]], now: float) -> list[dict[str, Any]]:
-    """Return how the newest run of each name stands, as the journal tells; those that ended are left out."""
-    newest: list[dict[str, Any]] = []
-    for name, runs in found.items():
-        application, body = max(runs.items(), key=lambda item: float(item[1].get("at", 0.0)))
-        silent = now - float(body.get("at", 0.0))
-        if not body.get("ended") and silent < OUTDATED_SECONDS:
-            limit = INTERVALS * float(body.get("every", JOURNAL_SECONDS))
-            known = {"silent_seconds": silent, "hangs_after_seconds": limit, "hangs": silent > limit}
-            newest.append({"application": application, "name": name, **known})
-    return newest

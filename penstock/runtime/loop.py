@@ -318,7 +318,7 @@ class Loop:
         verdict = Accepted(action)
         try:
             decision_id = self.record.decided(now, self.application, action, verdict, "by hand")
-            outcome = self._begin(now, self.actuator, decision_id, action, window)
+            outcome = self._begin(now, self.actuator, decision_id, action, window, by_hand=True)
         except JournalUnavailable:
             waits = action
             raise
@@ -334,6 +334,7 @@ class Loop:
         decision_id: int,
         action: Action,
         window: ApplicationWindow | None,
+        by_hand: bool = False,
     ) -> Outcome | None:
         """Write the intent, then cause the effect; return an outcome only if that failed at once."""
         if window is not None:
@@ -341,7 +342,7 @@ class Loop:
         held = window.parallelism if window is not None else actuator.held()
         action_id = self.record.intend(now, self.application, decision_id, action, held)
         offered = measure_load(window).offered if window is not None else float("inf")
-        self._under_way = under_way = UnderWay(action_id, action, now, offered)
+        self._under_way = under_way = UnderWay(action_id, action, now, offered, by_hand=by_hand)
         try:
             if isinstance(action, Scale):
                 self.manager.action_started(now, action)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from penstock.dataflow.readiness import NotReady
@@ -22,7 +21,7 @@ UNNEEDED_WINDOWS = 2
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """An action under way, and the load at its begin."""
+    """An action under way, and the load at its begin; `by_hand` was ordered."""
 
     action_id: int
     action: Action
@@ -31,6 +30,7 @@ class UnderWay:
     failed_polls: int = 0
     unneeded: int = 0
     """Windows in a row in which what is there was enough, though more was ordered."""
+    by_hand: bool = False
 
     def may_give_way(self, now: float, offered: float) -> bool:
         """Tell whether a move of state gives way to growth at this load; an order by hand never does.
@@ -38,8 +38,8 @@ class UnderWay:
         At the same load the size was right when the move began, and what looks too small in its first batches
         is the move itself.
         """
-        is_long = now - self.begun_at > LONG_MOVE and math.isfinite(self.offered)
-        return is_long or offered > HIGHER_LOAD * self.offered
+        is_long = now - self.begun_at > LONG_MOVE
+        return not self.by_hand and (is_long or offered > HIGHER_LOAD * self.offered)
 
 
 def is_growth(verdict: Verdict, window: ApplicationWindow) -> bool:

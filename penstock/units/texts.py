@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,17 @@ LONGEST_SHOWN = 200
 def cut_text(text: str, most: int) -> str:
     """Return a text of at most so many characters; one that was cut says so."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def show_value(value: object) -> str:
+    """Quote a foreign value in a message: cut to a length, and of nested ones only what is on top.
+
+    A huge number has no text of its own, and JSON can be read deeper than Python writes it.
+    """
+    if isinstance(value, int) and value.bit_length() > 200:
+        return "a number of hundreds of digits"
+    text = repr(value[:80]) if isinstance(value, str) else reprlib.repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 def list_first(names: Sequence[str], most: int) -> str:

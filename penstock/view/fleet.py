@@ -15,6 +15,7 @@ from penstock.view.frame import Figure, render_page
 from penstock.view.terminal import Entries
 
 Plain = Mapping[str, Any]
+WINDOWS_WAIT = "windows wait: is its controller at work?"
 
 
 def list_fleet(status: Plain) -> list[Entries]:
@@ -66,8 +67,11 @@ def _sums(status: Plain) -> list[tuple[str, str]]:
     for label, name in (("cores", "cores"), ("memory in GiB", "gib")) if status["applications"] else ():
         allocated, needed, wasted = (status[f"{kind}_{name}"] for kind in ("allocated", "needed", "wasted"))
         lines.append((label, f"{allocated:,.0f} allocated, {needed:,.0f} needed, {wasted:,.0f} to spare"))
+    at = status["last_round_at"]
+    waits = f"; {WINDOWS_WAIT}" if status["windows_wait"] else ""
     return [
         *lines,
+        ("last round", f"{'none yet' if at is None else figures.day_and_clock(at)}{waits}"),
         ("undersized", f"{status['undersized_applications']:,}"),
         ("overridden", f"{status['overridden_applications']:,}{said}"),
         ("in flight", f"{status['in_flight']:,}"),
@@ -85,6 +89,7 @@ def render_fleet_page(status: Plain) -> str:
         charts=False,
         figures=list_figures(status),
         problem=status["overrides_problem"],
+        waits=WINDOWS_WAIT if status["windows_wait"] else "",
         bars=_bars(status),
         lists=list_fleet(status),
     )

@@ -28,7 +28,7 @@ class Cost:
 
 COSTS: Mapping[str, Cost] = {
     # a hash of 200 rounds in Spark itself
-    "kafka-windows": Cost(0.0, 200e-6, is_guess=True),
+    "kafka-windows": Cost(0.0, 400e-6, is_guess=True),
     "small-files-lookup": Cost(0.010, 100e-6, is_guess=True),
     "large-files": Cost(0.0, 115e-6),
     # a fifth of the orders are repeated, and not called for
@@ -38,7 +38,7 @@ COSTS: Mapping[str, Cost] = {
     # every other record is an order, and hashed
     "stream-join": Cost(0.0, 250e-6, is_guess=True),
     "deduplication": Cost(0.0, 90e-6),
-    "sessions": Cost(0.0, 350e-6, is_guess=True),
+    "sessions": Cost(0.0, 400e-6, is_guess=True),
     "three-jobs": Cost(0.0, 100e-6),
     "two-queries": Cost(0.0, 125e-6),
     "numpy-scoring": Cost(0.0, 170e-6),

@@ -181,7 +181,10 @@ def test_what_a_running_batch_and_an_idle_source_tell_is_kept_too():
         running=RunningBatch(7, 6.0, 90.0, 4, (stage, waiting, over), new_slots=2),
         idle_seconds=12.5,
     )
+    table = {"table": SourceRate(0.0, 0.0, rows_per_batch=7.0)}
+    query = replace(query, sources={**query.sources, **table})
     back = read_slot_query(kept(query))
+    assert back.sources == query.sources
     assert (back.idle_seconds, back.batches[0].files, back.batches[0].listing_seconds) == (12.5, 40, 0.7)
     assert back.batches[0].stages[0].cpu_seconds.tolist() == [0.4]
     assert back.running is not None

@@ -28,6 +28,8 @@ from tests.fleet.agents import GIB, a_record, a_table
 from tests.fleet.test_agent import Post, an_agent
 
 NOW = 1_000_000.0
+NESTED = b"[" * 1000 + b"]" * 1000
+"""JSON as deep as it can be read, which is deeper than Python writes it."""
 
 
 def a_row(at: float = NOW, **changes: Any) -> dict[str, Any]:
@@ -93,6 +95,13 @@ def test_a_good_row_is_a_decision():
 def test_a_bad_row_is_refused_with_what_is_wrong(changes: dict[str, Any], said: str):
     with pytest.raises(BadInput, match=said) as error:
         FleetDecision.from_row(a_row(**changes), NOW)
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("key", ["decision_id", "expires_at", "reason", "parallelism", "settings"])
+def test_a_value_that_is_nested_deeply_is_refused_in_a_short_message(key: str):
+    with pytest.raises(BadInput, match=key) as error:
+        FleetDecision.from_row(a_row(**{key: orjson.loads(NESTED)}), NOW)
     assert len(str(error.value)) < 300
 
 
@@ -165,7 +174,14 @@ def test_a_batch_that_is_numbered_like_an_earlier_one_is_read(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "line", [b'{"application":"words","x":1}', b'{"application":"words",', b'{"application":"words",}{}']
+    "line",
+    [
+        b'{"application":"words","x":1}',
+        b'{"application":"words",',
+        b'{"application":"words",}{}',
+        b'{"application":"words","decision_id":' + NESTED + b"}",
+        b'{"application":"words","decision_id":1,"expires_at":' + NESTED + b"}",
+    ],
 )
 def test_a_line_that_is_no_decision_is_passed_over(
     tmp_path: Path, line: bytes, caplog: pytest.LogCaptureFixture
@@ -234,6 +250,15 @@ def test_a_bad_row_keeps_nothing_else_out_of_the_journal(
     write(directory.root, 1, {**good, **bad}, {**good, "application": "b"})
     assert ActionLog(directory, journal).catch_up(1)
     assert [one.application for one in journal.decisions()] == ["b"]
+    assert "batch-000000001.jsonl" in caplog.text
+
+
+@pytest.mark.parametrize("key", [None, FleetKey(bytes(32))])
+def test_a_name_that_is_nested_deeply_keeps_nothing_else_out_of_the_journal(
+    directory: FleetDirectory, journal: Journal, key: FleetKey | None, caplog: pytest.LogCaptureFixture
+):
+    write(directory.root, 1).write_bytes(b'{"application":' + NESTED + b"}\n")
+    assert ActionLog(directory, journal, key).catch_up(1)
     assert "batch-000000001.jsonl" in caplog.text
 
 

@@ -119,6 +119,16 @@ def test_json_that_is_nested_deeply_ends_no_process():
     assert read.windows["application"].to_pylist() == ["a"] and read.dead.num_rows == 2
 
 
+@pytest.mark.parametrize("name", ["application", "start", "held_parallelism"])
+def test_json_that_is_nested_as_deeply_as_can_be_read_is_one_bad_record(name: str):
+    """Python reads it, and gives up when it is to be written into a message."""
+    nested = b'{"%s": %s}' % (name.encode(), b"[" * 1000 + b"]" * 1000)
+    read = read_lines([nested, orjson.dumps(a_record("a"))], ["f"] * 2)
+    assert read.windows["application"].to_pylist() == ["a"]
+    (dead,) = read.dead.to_pylist()
+    assert len(dead["reason"]) < 300
+
+
 def test_a_foreign_file_in_the_status_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     place = FleetDirectory(tmp_path)
     for table in (
@@ -166,6 +176,20 @@ def test_foreign_decisions_in_the_status_are_one_clear_line(
     row = {"application": "a", "decision_id": 2**62, "at": 1e300, "rule": None, "reason": None}
     place.write_decisions(1, pa.Table.from_pylist([row, {**row, "at": None}]))
     assert perform(["fleet", "status", str(tmp_path)]) == 0, "what cannot be is not shown"
+
+
+@pytest.mark.parametrize("name", ["rule", "reason", "decision_id"])
+def test_a_foreign_decision_with_parts_in_it_is_one_clear_line_in_the_status(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+):
+    row = {"application": "a", "decision_id": 1, "at": time.time(), "rule": "P4", "reason": "backlog"}
+    del row[name]
+    nested = f', "{name}": '.encode() + b"[" * 1000 + b"]" * 1000 + b"}\n"
+    (tmp_path / "decisions").mkdir()
+    (tmp_path / "decisions" / "batch-000000001.jsonl").write_bytes(orjson.dumps(row)[:-1] + nested)
+    assert perform(["fleet", "status", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert f"line 1 is not a decision of the fleet: {name}" in said and said.count("\n") == 1
 
 
 def test_a_decision_that_is_gone_when_it_is_looked_at_ends_nothing(tmp_path: Path):

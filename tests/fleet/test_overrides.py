@@ -101,6 +101,17 @@ def test_while_the_journal_is_away_what_was_said_goes_on_to_count(directory: Fle
     assert read_snapshot(directory.overrides) == ({}, ""), "no journal says nothing"
 
 
+@pytest.mark.parametrize(
+    "change", [{"pinned": "x"}, {"vetoed": None}, {"forced": [1]}, {"force_id": 2**63}, {"by": 7}]
+)
+def test_an_order_of_other_types_is_no_snapshot(directory: FleetDirectory, change: dict[str, Any]):
+    """Tasks put orders into columns, and would end the whole job."""
+    order = {"pinned": 0, "vetoed": 0, "forced": 0, "force_id": 0, "by": "", **change}
+    directory.overrides.write_bytes(orjson.dumps({"problem": "", "orders": {"words": order}}))
+    with pytest.raises(BadInput, match=r"overrides\.json: not a snapshot"):
+        read_snapshot(directory.overrides)
+
+
 @pytest.mark.parametrize("spoilt", [b"{", b"[]", b'{"orders": {"a": {"x": 1}}, "problem": ""}'])
 def test_a_spoilt_snapshot_is_named_and_made_anew(directory: FleetDirectory, spoilt: bytes):
     directory.overrides.write_bytes(spoilt)

@@ -77,6 +77,20 @@ def test_the_status_names_waste_and_need(directory: FleetDirectory):
     assert "3 of which nothing was heard" in "".join(shown(later))
 
 
+def test_windows_that_wait_for_a_controller_are_told(directory: FleetDirectory):
+    """It may hang, or nobody has started it: others would see no more than figures that do not change."""
+    windows = directory.root / "windows"
+    windows.mkdir(exist_ok=True)
+    for path in (directory.root / "status").iterdir():
+        os.utime(path, (1000.0, 1000.0))
+    for came, waits in ((990.0, False), (1050.0, False), (1070.0, True)):
+        os.utime(windows, (came, came))
+        status = summarise_fleet(directory, now=START)
+        assert (status["last_round_at"], status["windows_wait"]) == (1000.0, waits)
+        assert ("is its controller at work?" in " ".join("".join(shown(status)).split())) == waits
+        assert ("is its controller at work?" in render_fleet_page(status)) == waits
+
+
 def test_it_is_shown_as_table_json_and_page(
     directory: FleetDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -13,7 +13,14 @@ import pytest
 from penstock.dataflow.window import EXECUTORS
 from penstock.decide.outcome import Status
 from penstock.decide.verdict import Accepted
-from penstock.journal.former_runs import KIND, identify_process, process_is_over, settle_former_runs
+from penstock.journal.former_runs import (
+    KIND,
+    FormerRuns,
+    identify_process,
+    process_is_over,
+    settle_former_runs,
+)
+from penstock.journal.pulses import JournalPulse
 from penstock.journal.store import Journal, journal_at
 from tests.fakes import a_scale
 
@@ -57,6 +64,48 @@ def test_an_application_leaves_its_own_to_its_loop(journal: Journal) -> None:
     left_open(journal, "app-1")
     settle_former_runs(journal, NAME, "app-1", 50.0)
     assert len(journal.unfinished("app-1")) == 1
+
+
+def elsewhere() -> dict[str, Any]:
+    return {**identify_process(), "host": "elsewhere"}
+
+
+def test_a_driver_on_another_machine_is_dead_once_it_fell_silent(journal: Journal) -> None:
+    """A container has a name of its own each time, so that nobody ever saw its process end."""
+    journal.remember(10.0, NAME, KIND, "app-1", elsewhere())
+    JournalPulse(journal, NAME, "app-1", 10.0).beat(1000.0)
+    left_open(journal, "app-1")
+    assert settle_former_runs(journal, NAME, "app-2", 1100.0), "it may live"
+    assert len(journal.unfinished("app-1")) == 1
+    assert not settle_former_runs(journal, NAME, "app-2", 1190.0)
+    assert not journal.unfinished("app-1")
+
+
+def test_a_driver_that_is_frozen_here_is_not_dead(journal: Journal) -> None:
+    journal.remember(10.0, NAME, KIND, "app-1", identify_process())
+    JournalPulse(journal, NAME, "app-1", 10.0).beat(1000.0)
+    left_open(journal, "app-1")
+    assert not settle_former_runs(journal, NAME, "app-2", 9000.0), "its end would be seen"
+    assert len(journal.unfinished("app-1")) == 1
+
+
+def test_of_a_machine_that_never_said_anything_nothing_is_known(journal: Journal) -> None:
+    journal.remember(10.0, NAME, KIND, "app-1", elsewhere())
+    left_open(journal, "app-1")
+    assert not settle_former_runs(journal, NAME, "app-2", 9000.0)
+    assert len(journal.unfinished("app-1")) == 1
+
+
+def test_it_is_asked_again_until_all_is_known(journal: Journal) -> None:
+    journal.remember(10.0, NAME, KIND, "app-1", elsewhere())
+    JournalPulse(journal, NAME, "app-1", 10.0).beat(1000.0)
+    left_open(journal, "app-1")
+    runs = FormerRuns(journal, NAME, "app-2")
+    for now in (1010.0, 1011.0, 1100.0):
+        runs.look(now)
+    assert len(journal.unfinished("app-1")) == 1
+    runs.look(1200.0)
+    assert not journal.unfinished("app-1")
 
 
 def test_another_name_is_none_of_its_business(journal: Journal) -> None:

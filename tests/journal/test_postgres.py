@@ -62,6 +62,22 @@ def test_a_writer_that_is_stuck_in_a_transaction_is_broken_off_and_others_go_on(
     assert [record.at for record in journal.observations(APPLICATION)] == [1.0, 2.0]
 
 
+def test_a_machine_that_gives_no_sign_is_given_up_as_soon_as_the_user_says(server: PostgresServer):
+    """The system alone goes on trying for a quarter of an hour, and the loop stands still meanwhile."""
+
+    def told(url: str) -> dict[str, str]:
+        with PostgresDatabase(url).reading() as connection:
+            raw = connection.connection.dbapi_connection
+            assert raw is not None
+            return dict(raw.info.get_parameters())
+
+    url = server.new_database()
+    open_journal(url).observed(1.0, a_window(1.0))
+    usual, own = told(url), told(f"{url}?tcp_user_timeout=5000&connect_timeout=3")
+    assert (usual["tcp_user_timeout"], usual["keepalives_idle"]) == ("20000", "10")
+    assert (own["tcp_user_timeout"], own["connect_timeout"]) == ("5000", "3")
+
+
 def test_a_reader_does_not_create_tables(server: PostgresServer):
     url = server.new_database()
     with pytest.raises(JournalUnavailable, match="there is no journal at"):

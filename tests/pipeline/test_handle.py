@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import threading
 from contextlib import contextmanager
 
 import httpx
 import pytest
 
+from penstock.cli import perform
 from penstock.errors import ActionFailed, NotLeading
 from penstock.journal.leading import Leadership, LeaseKeeper
 from penstock.journal.store import open_journal
 from penstock.pipeline.handle import PipelineHandle
+from penstock.pipeline.metrics import tell_as_application
 from penstock.runtime.control import find_running
 from penstock.runtime.loop import Cycle
 from penstock.settings.model import Settings
@@ -25,9 +29,12 @@ class FakeTerm:
     def __init__(self):
         self.queries, self.said, self.failed, self.problem = {"resize": 1}, [], [], None
         self.gone = False
+        self.goes_on = threading.Event()
+        self.goes_on.set()
 
     def tick(self, now):
         self.said.append("tick")
+        self.goes_on.wait()
         if self.problem is not None:
             raise self.problem
         return Cycle(now, error="no window")
@@ -190,6 +197,29 @@ def test_a_failure_in_a_cycle_stops_nothing_and_a_failed_function_ends_the_wait(
         terms[0].failed = ["resize failed"]
         with pytest.raises(ActionFailed, match="resize failed"):
             handle.wait(5)
+
+
+def test_a_loop_that_hangs_is_told_by_status_health_metrics_and_the_log(place, caplog, capsys):
+    (place / "penstock.yaml").write_text(f"runtime_directory: {place / 'run'}\n")
+
+    def ask_health(*names):
+        code = perform(["health", *names, "--config", str(place / "penstock.yaml"), "--json"])
+        return code, json.loads(capsys.readouterr().out.splitlines()[-1] if code != 2 else "null")
+
+    with a_process(place, "a") as (handle, terms):
+        handle._heart.hangs_after = 0.3
+        handle.begin()
+        terms[0].goes_on.clear()
+        wait_for("the watchdog", lambda: "its loop has not come round" in caplog.text)
+        assert "in tick" in caplog.text and "the autopilot hangs" in handle.status()["error"]
+        code, told = ask_health()
+        assert (code, [one["name"] for one in told["applications"]]) == (1, ["thumbnails"])
+        known = tell_as_application(handle.status())["heartbeat"]
+        assert known["hangs"] and known["hangs_after_seconds"] == 0.3
+        handle._heart.hangs_after = 60.0
+        terms[0].goes_on.set()
+        wait_for("the loop", lambda: handle.status()["error"] == "no window")
+        assert ask_health("thumbnails")[0] == 0
 
 
 def test_a_session_that_was_stopped_ends_it_and_lets_others_lead(place):

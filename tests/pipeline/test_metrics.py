@@ -39,6 +39,14 @@ def test_functions_are_told_as_queries_and_figures_that_are_unknown_are_left_out
     }
 
 
+def test_the_heartbeat_is_told_where_there_is_one() -> None:
+    heart = {"beats": 7, "silent_seconds": 2.0, "hangs_after_seconds": 60.0, "hangs": False}
+    status = a_pipeline(now=1000.0, heartbeat=heart, functions={})
+    found = {name: value for (name, _), value in read_samples(expose([tell_as_application(status)])).items()}
+    assert found["penstock_loop_heartbeat_timestamp_seconds"] == 998.0
+    assert found["penstock_loop_hang_limit_seconds"] == 60.0
+
+
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -46,6 +54,6 @@ PLAIN = st.recursive(
 )
 
 
-@given(st.fixed_dictionaries({"functions": PLAIN, "totals": PLAIN, "pipeline": PLAIN}))
+@given(st.fixed_dictionaries({"functions": PLAIN, "totals": PLAIN, "pipeline": PLAIN, "heartbeat": PLAIN}))
 def test_whatever_another_version_answers_can_be_scraped(status: dict[str, Any]) -> None:
     read_samples(expose([tell_as_application(status)]))

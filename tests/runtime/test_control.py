@@ -116,6 +116,7 @@ def test_several_requests_on_one_connection(server: control.ControlServer) -> No
         (b"[1, 2]\n", "not a JSON object"),
         (b'{"version": 2, "command": "hello"}\n', "version 2; this application speaks version 1"),
         (b'{"command": "hello"}\n', "version None"),
+        (b'{"version": ' + b"[" * 1000 + b"]" * 1000 + b"}\n", "the request has version"),
         (b'{"version": 1}\n', 'no "command"'),
         (b'{"version": 1, "command": 7}\n', 'no "command"'),
         (b'{"version": 1, "command": "nonsense"}\n', "unknown command 'nonsense'"),

@@ -11,8 +11,9 @@ import pytest
 from penstock.cli import perform
 from penstock.decide.policy import Hold
 from penstock.errors import JournalUnavailable
+from penstock.journal.pulses import HEARTBEAT, JournalPulse, list_pulses
 from penstock.journal.store import Journal, open_journal
-from penstock.runtime.heartbeat import HEARTBEAT, Heartbeat, JournalPulse, Watchdog, list_pulses
+from penstock.runtime.heartbeat import Heartbeat, Watchdog
 from tests.commands.command_line import Captured, last_json
 from tests.fakes import FixedPolicy
 from tests.runtime.test_attach import Bench
@@ -128,6 +129,22 @@ def test_the_journal_tells_others_who_lives(tmp_path: Path, capsys: Captured):
     journal.close()
     assert perform(["health", "--journal", str(path)]) == 1
     assert "no autopilot" in capsys.readouterr().err
+
+
+def test_a_run_whose_clock_was_ahead_does_not_speak_for_the_one_after_it():
+    """It died an hour ahead, and would have passed for alive until then, whatever the next one does."""
+    former = {"at": 1000.0 + 3600.0, "every": 60.0}
+    for at, hangs in ((995.0, False), (700.0, True)):
+        (told,) = list_pulses({"words": {"app-1": former, "app-2": {"at": at, "every": 60.0}}}, 1000.0)
+        assert (told["application"], told["hangs"]) == ("app-2", hangs)
+    (alone,) = list_pulses({"words": {"app-1": former}}, 1000.0)
+    assert alone["hangs"]
+
+
+@pytest.mark.parametrize("body", [None, 7, [], {}, {"at": None}, {"at": "now"}, {"at": 1.0, "every": []}])
+def test_a_pulse_that_is_none_costs_no_other(body: object):
+    found = list_pulses({"odd": {"app-1": body}, "words": {"app-2": {"at": 990.0}}}, 1000.0)  # type: ignore
+    assert [one["name"] for one in found if one["name"] != "odd"] == ["words"]
 
 
 def test_it_is_written_once_a_minute_also_after_the_clock_went_back_and_a_failure_costs_nothing(

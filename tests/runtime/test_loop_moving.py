@@ -271,11 +271,14 @@ def test_state_that_moves_for_long_gives_way_to_growth_at_the_same_load_too(
     assert loop.mover.stopped == (["the load asks for another size"] if stops else [])
 
 
-def test_an_order_by_hand_does_not_give_way(journal: Journal):
+@pytest.mark.parametrize(
+    "first", [NotReady("it warms up", "a window"), None], ids=["without a window", "with one"]
+)
+def test_an_order_by_hand_does_not_give_way(journal: Journal, first: NotReady | None):
     loop, actuator, _ = a_loop(journal, a_scale(4))
     loop.order(MOVE)
     actuator.polls = 2
-    answers = [NotReady("it warms up", "a window"), offering(20.0, 900.0), offering(90.0, 900.0)]
+    answers = [first or offering(10.0, 100.0), offering(20.0, 900.0), offering(90.0, 900.0)]
     loop.source = FakeSource(answers=answers)
     for now in (10.0, 20.0, 90.0):
         loop.tick(now)

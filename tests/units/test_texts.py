@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import BadInput, BadSettings
 from penstock.units.fields import suggest_name
-from penstock.units.texts import cut_text, list_first, parse_yaml, read_text
+from penstock.units.texts import cut_text, list_first, parse_yaml, read_text, show_value
 
 
 def test_what_is_written_comes_with_the_lines_of_its_keys():
@@ -83,3 +83,14 @@ def test_the_nearest_name_is_suggested_whatever_its_case():
 def test_a_text_and_a_list_are_cut_where_they_get_long_and_say_so():
     assert (cut_text("executor", 8), cut_text("executors", 8)) == ("executor", "executo…")
     assert (list_first(["1", "2"], 2), list_first(["1", "2", "3"], 2)) == ("1, 2", "1, 2, …")
+
+
+def test_a_foreign_value_is_shown_in_few_characters_whatever_it_is():
+    assert show_value("a'b") == '"a\'b"' and show_value(2.5) == "2.5"
+    assert show_value({"a": [1]}) == "{'a': [1]}"
+    assert show_value(10**400) == "a number of hundreds of digits"
+    nested: list[object] = []
+    for _ in range(5000):
+        nested = [nested]
+    for value in (nested, {"a": nested}, "x" * 1000, ["x" * 1000] * 1000, list(range(10_000))):
+        assert len(show_value(value)) <= 103

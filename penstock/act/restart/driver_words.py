@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from penstock.act.restart import machine
+from penstock.units.texts import show_value
 
 log = logging.getLogger(__name__)
 
@@ -56,16 +57,20 @@ def read_statuses(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _read_action(number: object) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < LARGEST_ACTION:
-        raise ValueError(f"no action has the number {str(number)[:40]}")
+        raise ValueError(f"no action has the number {show_value(number)}")
     return number
 
 
 def _read_moment(at: object, now: float, wall: float) -> float:
     """Return when a batch ended, by the clock of `now`: it is told moments later."""
     if not isinstance(at, int | float) or isinstance(at, bool) or not math.isfinite(at):
-        raise ValueError(f"no batch ended at {str(at)[:40]}")
+        raise ValueError(f"no batch ended at {show_value(at)}")
     return now - min(max(0.0, wall - at), LATE_SECONDS)
 
 
 def _read_settings(message: Mapping[str, Any]) -> dict[str, str]:
-    return {str(key): str(value) for key, value in message["settings"].items()}
+    settings = message["settings"]
+    nested = [key for key, value in settings.items() if isinstance(value, dict | list)]
+    if nested:
+        raise ValueError(f"{show_value(nested[0])} is no setting of Spark: it has parts")
+    return {str(key): str(value) for key, value in settings.items()}

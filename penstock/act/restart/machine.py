@@ -159,7 +159,10 @@ class Remember:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Write down what became of the request; `pause` is from the last batch before to the first after."""
+    """Write down what became of the request; `pause` is from the last batch before to the first after.
+
+    Of a restart that failed `works` tells that the new settings are not to blame, and may be tried again.
+    """
 
     request: Request
     status: Status
@@ -286,7 +289,7 @@ def _follow_exit(state: Supervision, now: float, code: int) -> Step:
         return _finish(state, code, close)
     if state.phase is RestartPhase.FALLING_BACK:
         detail = f"{state.trouble}; with the old settings it ended with code {code}"
-        close = _close(state, now, Status.FAILED, detail)
+        close = _close_without_blame(state, now, detail)
         return _finish(state, code or 1, close)
     trouble = state.trouble or f"with the new settings it ended with code {code}"
     return _start_driver(replace(state, trouble=trouble), now, RestartPhase.FALLING_BACK, state.proven)
@@ -314,7 +317,7 @@ def _check_wait(state: Supervision, now: float) -> Step:
     if state.phase is RestartPhase.FALLING_BACK:
         # it runs with the settings that it had: nothing more can be done for it by changing them
         detail = f"{state.trouble}; with the old settings no batch ended either"
-        close = _close(state, now, Status.FAILED, detail)
+        close = _close_without_blame(state, now, detail)
         running = replace(state, phase=RestartPhase.RUNNING, since=now, request=None, trouble="")
         return running, (close, Remember())
     trouble = f"with the new settings no batch ended within {state.patience.verify_timeout:g} s"
@@ -346,6 +349,11 @@ def _start_driver(state: Supervision, now: float, phase: RestartPhase, settings:
 def _close(state: Supervision, now: float, status: Status, detail: str) -> Close:
     assert state.request is not None
     return Close(state.request, status, detail, now - state.request.at, None, works=False)
+
+
+def _close_without_blame(state: Supervision, now: float, detail: str) -> Close:
+    """Close a restart after which the old settings failed as well: the new ones need not be the cause."""
+    return replace(_close(state, now, Status.FAILED, detail), works=True)
 
 
 def _finish(state: Supervision, code: int, *closes: Close) -> Step:

@@ -32,6 +32,9 @@ code that has warmed up, another input, a service that got slower."""
 SHORTER = 0.9
 """The share of the batch before it that a batch may take at most to count as shorter."""
 
+NEARLY_IN_TIME = 1.5
+"""Periods at which batches that get shorter by themselves may settle for growth to wait."""
+
 FAR_LARGER = 2.0
 """Times the records of the newest batches from which an older one tells what they cannot."""
 
@@ -70,14 +73,15 @@ class CostMemory:
         newest = list(earlier)[-self._slot_counts_kept :]
         self._earlier, self._fits = {costs.slots: costs for costs in newest}, {}
 
-    def find_relief(self, offered_per_second: float) -> str | None:
-        """Say that the newest batch took far less work than those before it tell, on the same slots.
+    def find_relief(self, slots: int, offered_per_second: float, period: float) -> str | None:
+        """Say that the newest batch on so many slots took far less work than those before it tell.
 
         Or that batches get shorter by themselves while they read more than is offered, as code warms up.
         """
-        slots = self._list_believed()[-1]
-        batches = self._batches[slots]
-        if shorter := _tell_shorter(batches[-2:], offered_per_second):
+        batches = self._batches.get(slots, ())
+        if len(batches) < SOLID_BATCHES:
+            return None
+        if shorter := _tell_shorter(batches[-2], batches[-1], offered_per_second, period):
             return shorter
         before = self._fit_batches(slots, batches[:-1])
         if isinstance(before, NotReady) or (miss := _measure_miss(before, batches[-1])) >= 1 / SHIFTED:
@@ -244,14 +248,28 @@ def _find_larger(
     return tuple(newest.values())
 
 
-def _tell_shorter(batches: Sequence[BatchExecution], offered_per_second: float) -> str | None:
-    if len(batches) < 2:
-        return None
-    before, newest = batches
+def _tell_shorter(
+    before: BatchExecution, newest: BatchExecution, offered_per_second: float, period: float
+) -> str | None:
     reads_more = newest.input_records > offered_per_second * newest.seconds
     if not reads_more or newest.seconds > SHORTER * before.seconds:
         return None
+    if _extrapolate(before, newest, offered_per_second) > NEARLY_IN_TIME * period:
+        return None
     return f"batches get shorter by themselves: {before.seconds:.1f} s, then {newest.seconds:.1f} s"
+
+
+def _extrapolate(before: BatchExecution, newest: BatchExecution, offered_per_second: float) -> float:
+    """Return the seconds at which batches settle by a line through two; 0 where the second was just faster.
+
+    A batch of a source without limit has what came during the one before. So over a backlog batches get
+    shorter until they settle at a length, which may be too long by far.
+    """
+    fewer = before.input_records - newest.input_records
+    slope = (before.seconds - newest.seconds) / fewer if fewer > 0 else math.inf
+    if slope * offered_per_second >= 1:
+        return 0.0
+    return max(0.0, newest.seconds - slope * newest.input_records) / (1 - slope * offered_per_second)
 
 
 def _operators(costs: QueryCosts) -> set[str]:

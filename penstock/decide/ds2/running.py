@@ -33,7 +33,7 @@ compile code."""
 def size_by_running(
     query: SlotQuery, demand: Demand, held: Held, goals: Goals, max_slots: int
 ) -> QuerySizing | None:
-    """Size a query by its running batch, or by the newest that ended: growth its source needs in any case."""
+    """Size a query by its running batch, or by the newest that ended: growth it needs in any case."""
     for batch in (query.running, _find_ended(query)):
         if batch is None:
             continue
@@ -113,13 +113,13 @@ def _find_rates(
 ) -> dict[str, float]:
     """Return the records per second that each operator gets, as far as the stages before it are done.
 
-    What a stage after a shuffle costs whatever it gets is spread over its records, so a batch with less than
-    the input of a period tells of its sources alone.
+    A task after a shuffle has costs that do not depend on its records. Only a batch with a period's input at
+    these rates spreads them fairly, so a smaller one tells of its sources alone.
     """
     rates = {name: rate + demand.backlog[name] / goals.catch_up for name, rate in demand.offered.items()}
     over = {stage.operator: stage.done for stage in batch.stages if stage.is_over and stage.done is not None}
     read = sum(float(over[name].records_in.sum()) for name in query.graph.sources if name in over)
-    if read < demand.offered_per_second * period:
+    if read < period * sum(rate for name, rate in rates.items() if name not in demand.tables):
         return rates
     names = query.graph.names
     for name, feeds in zip(names, query.graph.upstream, strict=True):
@@ -134,7 +134,8 @@ def _find_rates(
 def _measure_costs(query: SlotQuery, batch: RunningBatch) -> dict[str, float]:
     """Return slot-seconds per record of the stages that have finished enough tasks.
 
-    The first task of each new slot starts Python and compiles code, so more must have ended.
+    The first task of each new slot starts Python and compiles code, so more must have ended. Where keys are
+    uneven most tasks have few records and costs that are the same for any: no more counts than the mean.
     """
     found = {}
     fewest = batch.new_slots + 1 if batch.new_slots else 0
@@ -142,8 +143,9 @@ def _measure_costs(query: SlotQuery, batch: RunningBatch) -> dict[str, float]:
         if stage.done is not None and stage.done.tasks >= fewest:
             read = stage.done.records_in > 0
             if read.sum() >= FEWEST_TASKS or stage.done.records_in.sum() >= FEWEST_RECORDS:
-                seconds = stage.done.useful_seconds[read] / stage.done.records_in[read]
-                found[stage.operator] = float(np.quantile(seconds, CHEAP_QUANTILE))
+                useful, records = stage.done.useful_seconds[read], stage.done.records_in[read]
+                cheap = float(np.quantile(useful / records, CHEAP_QUANTILE))
+                found[stage.operator] = min(cheap, float(useful.sum() / records.sum()))
     return found
 
 

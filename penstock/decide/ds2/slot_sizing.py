@@ -40,15 +40,19 @@ SKEWED = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The load of a query, per source: records offered per second, and records still unread."""
+    """The load of a query, per source: records offered per second, and records still unread.
+
+    Tables that are joined have the rate of their rows in batches of one period: nobody offers these.
+    """
 
     offered: Mapping[str, float]
     backlog: Mapping[str, float]
+    tables: frozenset[str] = frozenset()
 
     @property
     def offered_per_second(self) -> float:
         """Records per second that all sources together offer."""
-        return sum(self.offered.values())
+        return sum(rate for name, rate in self.offered.items() if name not in self.tables)
 
     @property
     def backlog_records(self) -> float:
@@ -80,6 +84,8 @@ class QuerySizing:
     load_on: Callable[[int], float]
     seen_slots: int
     may_shrink: bool = True
+    waits: str = ""
+    """Why what is held stays for one batch more, though more is asked for."""
     outlook: Outlook | None = None
 
 
@@ -99,7 +105,7 @@ class _Target:
     for_backlog: bool
 
 
-def read_demand(query: SlotQuery) -> Demand | NotReady:
+def read_demand(query: SlotQuery, period: float) -> Demand | NotReady:
     """Read the sources; NotReady where a rate is unknown or nothing is to be done."""
     offered: dict[str, float] = {}
     backlog: dict[str, float] = {}
@@ -107,9 +113,10 @@ def read_demand(query: SlotQuery) -> Demand | NotReady:
         source = query.sources.get(name)
         if source is None or not 0 <= source.offered_per_second < MOST_RECORDS:
             return NotReady(f"the offered rate of source {name!r} is unknown", "a reading of the source")
-        offered[name] = source.offered_per_second
+        offered[name] = source.rows_per_batch / period or source.offered_per_second
         backlog[name] = source.backlog_records if 0 <= source.backlog_records < MOST_RECORDS else 0.0
-    demand = Demand(offered, backlog)
+    tables = frozenset(name for name in offered if query.sources[name].rows_per_batch)
+    demand = Demand(offered, backlog, tables)
     if demand.offered_per_second + demand.backlog_records <= 0:
         return NotReady("idle: the sources offer nothing", "records")
     return demand

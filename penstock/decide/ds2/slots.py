@@ -93,7 +93,9 @@ class SharedSlots:
         learned = self._recall(query)
         sizing = self._size(query, learned, window)
         if isinstance(sizing, QuerySizing):
-            learned.last_slots, learned.last_offered = sizing.slots, sizing.demand.offered_per_second
+            learned.last_offered = sizing.demand.offered_per_second
+            # what is held for a batch more was not found to be right
+            learned.last_slots = learned.last_slots if sizing.waits else sizing.slots
         elif query.idle_seconds > 0:
             learned.last_offered = 0.0
         elif len(window.queries) > 1:
@@ -112,26 +114,27 @@ class SharedSlots:
         return learned
 
     def _size(self, query: SlotQuery, learned: QueryMemory, window: SlotWindow) -> QuerySizing | NotReady:
+        learned.note_slots(window)
         lag = find_lag(query, window)
         unfit = find_unknown_source(query) or lag or find_left_out(query)
         silence = unfit or _find_silence(query, window.end)
         if silence is None and learned.memory.remember(query.batches) == 0:
             silence = NotReady("no batch of the window has usable metrics", "a batch with finite metrics")
-        demand = read_demand(query)
-        asleep = find_sleep(query, find_period(query, self._goals))
+        period = find_period(query, self._goals)
+        demand = read_demand(query, period)
+        asleep = find_sleep(query, period)
         if asleep is not None:
             return asleep
         if isinstance(demand, NotReady):
             return silence or demand
         held = Held(window.slots, max(1, window.slots_per_executor), learned.last_slots)
-        learned.note_slots(window)
         tells = query.running is None or learned.tells_growth(query.running, window.end)
         shown = query if tells else replace(query, running=None)
         alone = len(window.queries) == 1
         costs = learned.memory.costs(alone)
         most = self._max_slots if isinstance(costs, NotReady) else _bound_slots(costs.newest, self._max_slots)
         by_tasks = None if lag else size_by_running(shown, demand, held, self._goals, most)
-        overdue = None if unfit else describe_overdue(query, find_period(query, self._goals))
+        overdue = None if unfit else describe_overdue(query, period)
         if isinstance(costs, NotReady):
             return learned.repeat_told(by_tasks, query, held, overdue) or silence or costs
         # a load that rises need not wait for a batch, whose costs are known; a lower one is shown by batches
@@ -143,10 +146,10 @@ class SharedSlots:
             grows = isinstance(sizing, QuerySizing) and sizing.slots > held.slots
             beside = lag.reason if lag else overdue
             sizing = _speak_for_silence(sizing, beside) if rises or grows else silence
-        # costs of before say nothing against a batch whose own tasks show that its source needs more
+        # costs of before say nothing against a batch whose own tasks show that it needs more
         if by_tasks is not None and (isinstance(sizing, NotReady) or sizing.slots < by_tasks.slots):
             return by_tasks
-        return sizing if silence else _await_relief(sizing, held, learned.memory)
+        return learned.await_relief(sizing, held, window.end) if alone and silence is None else sizing
 
 
 def _speak_for_silence(sizing: QuerySizing | NotReady, beside: str | None) -> QuerySizing | NotReady:
@@ -154,24 +157,6 @@ def _speak_for_silence(sizing: QuerySizing | NotReady, beside: str | None) -> Qu
     if isinstance(sizing, NotReady):
         return sizing
     return replace(sizing, may_shrink=False, advice="; ".join(filter(None, (sizing.advice, beside))))
-
-
-def _await_relief(sizing: QuerySizing | NotReady, held: Held, memory: CostMemory) -> QuerySizing | NotReady:
-    """Keep what is held for one batch more where the newest shows that growth may not be needed."""
-    if isinstance(sizing, NotReady) or sizing.slots <= held.slots:
-        return sizing
-    relief = memory.find_relief(sizing.demand.offered_per_second)
-    if relief is None:
-        return sizing
-    waits = f"{sizing.slots} slots, which costs so far ask for, wait for one batch more: {relief}"
-    return replace(
-        sizing,
-        slots=held.slots,
-        batch_seconds=sizing.seconds_on(held.slots),
-        feasible=True,
-        advice=waits,
-        may_shrink=False,
-    )
 
 
 def _bound_slots(costs: QueryCosts, most: int) -> int:

@@ -57,6 +57,8 @@ def _describe_need(need: SlotsNeeded) -> str:
     if isinstance(sizing, NotReady):
         known = f"keeps the {need.slots} slots it last needed" if need.slots else "is not known yet"
         return f"{known} ({sizing.reason})"
+    if sizing.waits:
+        return sizing.waits
     size = f"{sizing.slots} slot" if sizing.slots == 1 else f"{sizing.slots} slots"
     load = f"{_rate(sizing.demand.offered_per_second)} records/s"
     if sizing.for_backlog:

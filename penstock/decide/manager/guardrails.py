@@ -64,8 +64,8 @@ class Guardrail(Protocol):
         """Pass the change on, limit it, or reject it."""
 
 
-COSTS_NOTHING = 1.05
-"""Batches that get longer by less than this count as unchanged: predictions are no better than that."""
+COSTS_NOTHING = 1.1
+"""Batches that get longer by less than this count as unchanged: predictions are hardly better than that."""
 
 
 class NoChanges:

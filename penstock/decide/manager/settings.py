@@ -108,7 +108,8 @@ class ManagerSettings(Section):
         ge=1,
         le=1000,
         description="The most times the held executors that one action grows to; always at least one more. "
-        "Beyond the largest size at which costs were seen it goes only as far as two decisions agree. "
+        "Beyond the largest size at which costs were seen it goes only as far as two decisions agree, and by "
+        "one decision alone to twice that size. "
         "Instances of single operators are not bound by it.",
     )
     largest_step_down: Ratio = Field(

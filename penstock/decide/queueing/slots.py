@@ -102,7 +102,7 @@ class QueueingSlots:
         learned.seconds |= {batch.batch_id: batch.seconds for batch in query.batches if batch.settled}
         while len(learned.seconds) > self._settings.windows_kept:
             del learned.seconds[next(iter(learned.seconds))]
-        demand = read_demand(query)
+        demand = read_demand(query, find_period(query, self._goals))
         if isinstance(demand, NotReady):
             return demand
         alone = len(window.queries) == 1

@@ -15,6 +15,7 @@ from penstock.decide.sage.resizer import Host
 from penstock.decide.sage.sizes import held_from
 from penstock.errors import BadInput
 from penstock.observe.bounded_http import fetch_page
+from penstock.units.texts import show_value
 
 log = logging.getLogger(__name__)
 
@@ -86,10 +87,11 @@ def read_free(text: bytes) -> dict[str, tuple[int, float]]:
         free: dict[str, tuple[int, float]] = {}
         for worker in workers:
             if worker["state"] == "ALIVE":
-                cores, memory = free.get(str(worker["host"]), (0, 0.0))
+                host = _read_name(worker["host"])
+                cores, memory = free.get(host, (0, 0.0))
                 more = _read_amount(worker["coresfree"], MOST_CORES)
                 much = _read_amount(worker["memoryfree"], MOST_MEMORY_MB)
-                free[str(worker["host"])] = (cores + int(more), memory + much * MIB)
+                free[host] = (cores + int(more), memory + much * MIB)
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"this is not what a standalone master tells: {error!r}") from error
     return free
@@ -101,7 +103,13 @@ def add_own(free: Mapping[str, tuple[int, float]], own: Mapping[str, tuple[int, 
     return tuple(Host(free[name][0] + held[name][0], free[name][1] + held[name][1]) for name in free)
 
 
+def _read_name(given: object) -> str:
+    if not isinstance(given, str):
+        raise ValueError(f"{show_value(given)} is no name")
+    return given
+
+
 def _read_amount(given: object, most: float) -> float:
     if not isinstance(given, int | float) or not 0 <= given <= most:
-        raise ValueError(f"{str(given)[:40]} is no amount")
+        raise ValueError(f"{show_value(given)} is no amount")
     return float(given)

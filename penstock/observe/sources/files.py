@@ -129,6 +129,9 @@ class FileTrack:
         old = {path for path in new if present[path].modified < seen.read_before}
         self._taken |= old
         gone = [self._waiting.pop(path) for path in self._waiting.keys() - present.keys()]
+        for path, file in self._waiting.items():
+            if math.isnan(file.size):
+                self._waiting[path] = file._replace(size=present[path].size)
         self._forget_arrivals(file.arrived for file in gone)
         came = {
             path: _Came(self._arrival(present[path].modified, seen.at), present[path].size)
@@ -214,8 +217,8 @@ class FileTrack:
         self._read_by_running = read_by_running
 
     def _find_usual_size(self) -> float:
-        """Return the bytes that a file has in the mean; where none is known, files count alike."""
-        known = self._sizes[~np.isnan(self._sizes)]
+        """Return the bytes that a file has lately in the mean; where none is known, files count alike."""
+        known = self._sizes[~np.isnan(self._sizes)][-_FILES_OF_RECENT_BATCHES:]
         return float(known.mean()) if known.any() else 1.0
 
     @property

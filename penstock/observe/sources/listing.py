@@ -24,7 +24,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 class ListedFile(NamedTuple):
-    """A file in a directory: when it was modified, and its bytes (NaN where they are not known)."""
+    """A file in a directory: when it was modified, and its bytes (NaN where none are known yet)."""
 
     modified: float
     size: float = math.nan
@@ -173,7 +173,7 @@ class LocalListing:
 def _note(entry: os.DirEntry[str], known: Mapping[str, ListedFile], files: dict[str, ListedFile]) -> None:
     """Note a file, unless it has just gone."""
     file = known.get(entry.path)
-    if file is None:
+    if file is None or math.isnan(file.size):
         try:
             file = _describe(entry.stat())
         except FileNotFoundError:
@@ -182,4 +182,5 @@ def _note(entry: os.DirEntry[str], known: Mapping[str, ListedFile], files: dict[
 
 
 def _describe(found: os.stat_result) -> ListedFile:
-    return ListedFile(found.st_mtime, float(found.st_size))
+    # one without bytes may be a file that is just being written in its place
+    return ListedFile(found.st_mtime, float(found.st_size) or math.nan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from penstock.observe.sources.offered import (
 )
 
 _SAMPLES_KEPT = 64
+_TABLE_SCANS = ("Scan ", "FileScan ", "BatchScan ")
 
 
 class Track(Protocol):
@@ -207,8 +208,8 @@ def rates_of_leaves(
 ) -> dict[str, SourceRate]:
     """Return leaf operator → its rate; `read` is what each leaf read in the batch that `sources` tells of.
 
-    A leaf that no source is left for (the other side of a self-join, one more action on the same batch, a
-    table that is joined) reads in proportion to the others, so its rate follows theirs.
+    A leaf that no source is left for (the other side of a self-join, one more action on the same batch) reads
+    in proportion to the others, so its rate follows theirs. A table that is joined has none.
     """
     matched: dict[str, list[OfferedToSource]] = {}
     for number, leaf in match_sources(read, [source.input_records for source in sources]).items():
@@ -219,6 +220,9 @@ def rates_of_leaves(
     counted = sum(source.input_records for source in sources)
     rates: dict[str, SourceRate] = {}
     for leaf, records in read.items():
+        if leaf not in matched and _is_table(leaf, matched, records, counted - matched_reads):
+            rates[leaf] = SourceRate(0.0, 0.0, rows_per_batch=records)
+            continue
         observed = observed_per_second * (_ratio(records, counted) if len(read) > 1 else 1.0)
         share = _ratio(records, matched_reads)
         own = matched.get(leaf)
@@ -229,6 +233,18 @@ def rates_of_leaves(
             unknown_because="; ".join(one.problem for one in own or sources if one.problem),
         )
     return rates
+
+
+def _is_table(leaf: str, streams: Iterable[str], records: float, counted_beside: float) -> bool:
+    """Tell a table that is joined: its scan is of another kind, and Spark does not count it for a source."""
+    kind = _kind_of_scan(leaf)
+    is_other = kind.startswith(_TABLE_SCANS) and kind not in map(_kind_of_scan, streams)
+    return is_other and counted_beside < records / 2
+
+
+def _kind_of_scan(leaf: str) -> str:
+    """Return the first plan node of a leaf with what it reads, such as `Scan parquet`."""
+    return " ".join(leaf.split(" + ", maxsplit=1)[0].split()[:2])
 
 
 def rates_of_running(run: ObservedRun, offers: Sequence[tuple[float, float]]) -> dict[str, SourceRate]:

@@ -23,8 +23,7 @@ loopback a token is required. It travels in clear: where others listen on the ne
 before it.
 
 A [pipeline](pipelines.md) with this setting serves the metrics of its functions, from the process that leads:
-`query` is then the function, and `application` the process. Executors, slots and the heartbeat are not among
-them.
+`query` is then the function, and `application` the process. Executors and slots are not among them.
 
 ```yaml
 scrape_configs:

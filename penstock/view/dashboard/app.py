@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from penstock.errors import BadInput, NotFound, PenstockError
-from penstock.pipeline.handle import SOCKETS
+from penstock.runtime.control import PIPELINES
 from penstock.settings.model import Settings
 from penstock.view.dashboard import application, applications, diagnosis, fleet, memory, pipelines, state
 from penstock.view.dashboard.access import Access, Door
@@ -44,7 +44,7 @@ def make_app(
 ) -> Starlette:
     """Make the dashboard over the control sockets and the journal that the settings name."""
     directory = Path(settings.run.runtime_directory)
-    boards = SocketBoard(directory, every), SocketBoard(directory / SOCKETS, every)
+    boards = SocketBoard(directory, every), SocketBoard(directory / PIPELINES, every)
     dashboard = Dashboard(
         *boards,
         history=JournalHistory(settings.run.journal),

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from penstock.errors import ActionFailed
-from penstock_lab.experiments.faults.journals import SmallDisk, run_command
+from penstock_lab.experiments.faults.disks import LoopDisk
 from penstock_lab.experiments.faults.matrix import CHECKPOINT_FAULTS, FaultCell
 from penstock_lab.experiments.faults.network import OwnNetwork
 from penstock_lab.experiments.faults.regimes.fleet import FleetRegime
@@ -36,8 +36,6 @@ before it gives up an executor that does not answer."""
 SLOW = 10.0
 EATER = "import time; eaten = bytearray(3 << 30); time.sleep(60)"
 WHERE = "proving ground"
-FROZEN_SECONDS, THAWED_SECONDS = 1.0, 0.2
-"""A slow disk stands still and goes on in turn."""
 
 REGIMES: Mapping[str, Callable[[ProvingGround, Path], Regime]] = {
     "loop": LoopRegime,
@@ -46,40 +44,6 @@ REGIMES: Mapping[str, Callable[[ProvingGround, Path], Regime]] = {
     "pipeline": PipelineRegime,
     "restart": RestartRegime,
 }
-
-
-class LoopDisk(SmallDisk):
-    """A small disk at a given directory, for the length of a `with`.
-
-    It is a file with a file system of its own, which is frozen again and again to make it slow.
-    """
-
-    def __init__(self, directory: Path, megabytes: int = 64) -> None:
-        super().__init__(megabytes)
-        self.path, self._image = directory, directory.with_name(f"{directory.name}.image")
-
-    def __enter__(self) -> LoopDisk:
-        self.path.mkdir(parents=True, exist_ok=True)
-        with self._image.open("wb") as image:
-            image.truncate(self._megabytes << 20)
-        run_command("mkfs.ext4", "-q", "-F", "-O", "^has_journal", str(self._image))
-        run_command("mount", "-o", "loop", str(self._image), str(self.path))
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        run_command("umount", "--lazy", str(self.path))
-        self._image.unlink()
-
-    def slow_down(self, seconds: float) -> None:
-        """Let it stand still for most of the time, for so long."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            run_command("fsfreeze", "--freeze", str(self.path))
-            try:
-                time.sleep(FROZEN_SECONDS)
-            finally:
-                run_command("fsfreeze", "--unfreeze", str(self.path))
-            time.sleep(THAWED_SECONDS)
 
 
 class FaultGround:

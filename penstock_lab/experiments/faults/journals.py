@@ -8,83 +8,20 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import subprocess
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.errors import ActionFailed
 from penstock.journal.databases import PostgresDatabase, SqliteFile
 from penstock.journal.store import Journal
+from penstock_lab.experiments.faults.disks import SmallDisk
 from penstock_lab.experiments.faults.matrix import FILE_FAULTS, SERVER_FAULTS
 from penstock_lab.ground.postgres_server import PostgresServer, StandbyPair
 
-DISK_MB = 4
 BUSY_SECONDS = 0.05
 """How long a writer waits for another one here: virtual time stands still meanwhile."""
-
-
-class SmallDisk:
-    """A disk of a few megabytes, mounted at a directory, for the length of a `with`."""
-
-    def __init__(self, megabytes: int = DISK_MB) -> None:
-        self._megabytes = megabytes
-        self.path = Path()
-
-    def __enter__(self) -> SmallDisk:
-        self.path = Path(tempfile.mkdtemp(prefix="penstock-disk-"))
-        options = f"size={self._megabytes}m,mode=0700"
-        try:
-            run_command("mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.path))
-        except ActionFailed:
-            self.path.rmdir()
-            raise
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        run_command("umount", "--lazy", str(self.path))
-        self.path.rmdir()
-
-    def fill(self) -> None:
-        """Leave no byte free."""
-        with (self.path / "filler").open("ab", buffering=0) as filler:
-            for size in (1 << 20, 1 << 12, 1):
-                try:
-                    while True:
-                        filler.write(b"\0" * size)
-                except OSError:
-                    continue
-
-    def empty(self) -> None:
-        """Give the room back."""
-        (self.path / "filler").unlink(missing_ok=True)
-
-    def cover(self, directory: Path) -> None:
-        """Put a copy of a directory that can only be read over it.
-
-        The disk itself cannot be made so: files are open on it.
-        """
-        copy = self.path / "copy"
-        copy.mkdir()
-        run_command("mount", "-t", "tmpfs", "-o", "mode=0700", "tmpfs", str(copy))
-        shutil.copytree(directory, copy, dirs_exist_ok=True)
-        run_command("mount", "-o", "remount,ro", str(copy))
-        run_command("mount", "--bind", str(copy), str(directory))
-
-    def uncover(self, directory: Path) -> None:
-        """Take the copy away."""
-        run_command("umount", "--lazy", str(directory))
-        run_command("umount", "--lazy", str(self.path / "copy"))
-        (self.path / "copy").rmdir()
-
-
-def run_command(*command: str) -> None:
-    """Run a command of the system; ActionFailed says what it said."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ActionFailed(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
 
 
 class JournalPlace(ABC):

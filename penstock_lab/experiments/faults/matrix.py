@@ -8,9 +8,10 @@ from dataclasses import dataclass
 PARTS = ("loop", "migration", "fleet", "pipeline", "restart")
 
 EXECUTOR_FAULTS = ("executor killed", "executor frozen", "executor slow", "executor out of memory")
-DRIVER_FAULTS = ("driver killed", "driver frozen")
+EXECUTOR_KILLED, EXECUTOR_FROZEN, EXECUTOR_SLOW, EXECUTOR_WITHOUT_MEMORY = EXECUTOR_FAULTS
+DRIVER_KILLED, DRIVER_FROZEN = DRIVER_FAULTS = ("driver killed", "driver frozen")
 HOST_FAULTS = ("network of a host cut", "network of a host slow")
-CHECKPOINT_FAULTS = ("checkpoint slow", "checkpoint full")
+CHECKPOINT_SLOW, CHECKPOINT_FULL = CHECKPOINT_FAULTS = ("checkpoint slow", "checkpoint full")
 SPARK_FAULTS = (*EXECUTOR_FAULTS, *DRIVER_FAULTS, *HOST_FAULTS, *CHECKPOINT_FAULTS)
 """Faults of Spark itself, tried on the proving ground."""
 
@@ -18,7 +19,7 @@ FILE_FAULTS = ("journal away", "journal locked", "journal full", "journal read-o
 SERVER_FAULTS = ("PostgreSQL away", "PostgreSQL failed over")
 CLOCK_FAULTS = ("clock an hour ahead", "clock an hour back", "clock drifting")
 INPUT_FAULTS = ("input torn", "input doubled", "input late", "input reordered", "input hostile")
-BROKER_FAULTS = ("broker away", "broker restarted empty")
+BROKER_AWAY, BROKER_EMPTY = BROKER_FAULTS = ("broker away", "broker restarted empty")
 HUNG, SUPERVISOR_KILLED = "controller hung", "supervisor killed"
 TWO_CONTROLLERS, TWO_DRIVERS = "two controllers", "two drivers of one name"
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from penstock.errors import ActionFailed
-from penstock_lab.experiments.faults.journals import run_command
+from penstock_lab.experiments.faults.disks import run_command
 
 _NEW_NETWORK = 0x40000000
 _OWN = Path("/proc/thread-self/ns/net")

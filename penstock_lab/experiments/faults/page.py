@@ -33,6 +33,10 @@ takes hours; cells that are done are kept in `artifacts/faults.jsonl`, so that a
 goes on. A quick run tries what needs neither Spark nor a server. This page is written from the rows of a
 run, by `python -m penstock_lab.experiments.faults.page`.
 
+`python -m penstock_lab.experiments.faults.rehearsals` rehearses faults of Spark without it: of a made-up one
+executors die, stand still or are slow, a driver dies and is started again after 20 s, or stands still, and a
+broker is away. That shows what Penstock does then, not what Spark does: these cells are still to be tried.
+
 | part | what runs | where |
 | --- | --- | --- |
 | loop | one application with the default policy, whose load doubles | virtual time; on Spark `penstock run` |
@@ -79,13 +83,15 @@ def write_page(rows: Iterable[Row]) -> str:
 
 def _explain_cells(known: Mapping[tuple[str, str], Row]) -> list[str]:
     cells = list(list_cells())
-    tried = [row for row in known.values() if row["runs"]]
+    ran = [row for row in known.values() if row["runs"]]
+    tried = [row for row in ran if not row["rehearsed"]]
     impossible = sum(bool(cell.cannot_occur) for cell in cells)
-    runs, wrong = sum(row["runs"] for row in tried), sum(is_wrong(row) for row in tried)
+    runs, wrong = sum(row["runs"] for row in ran), sum(is_wrong(row) for row in ran)
     left = len(cells) - impossible - len(tried)
     return [
-        f"Of {len(cells)} cells {len(tried)} were tried, in {runs} disturbed runs, and {wrong} of them are "
-        f"wrong; {impossible} cannot occur, and {left} are not tried yet (`…`).",
+        f"Of {len(cells)} cells {len(tried)} were tried, {impossible} cannot occur, and {left} are not tried "
+        f"yet (`…`), of which {len(ran) - len(tried)} were rehearsed without Spark (in brackets). These were "
+        f"{runs} disturbed runs in all; {wrong} cells are wrong.",
         "A number is the longest time to the right size, in seconds, virtual ones where the time is virtual.",
     ]
 
@@ -104,7 +110,8 @@ def _write_cell(
     row = known.get(cell.key)
     if row is None or not row["runs"]:
         return "…"
-    return "**wrong**" if is_wrong(row) else f"{row['seconds_to_recover']:.0f}"
+    seen = "**wrong**" if is_wrong(row) else f"{row['seconds_to_recover']:.0f}"
+    return f"({seen})" if row["rehearsed"] else seen
 
 
 def main(paths: Sequence[str]) -> int:

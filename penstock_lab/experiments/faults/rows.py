@@ -57,6 +57,7 @@ def make_row(cell: FaultCell, undisturbed: Shown, runs: Sequence[Shown], within:
         "seconds_to_recover": max(known) if known and len(known) == len(times) else None,
         "within_seconds": within,
         "where": where,
+        "rehearsed": False,
         "cannot_occur": "",
         "failure": "",
     }
@@ -72,6 +73,7 @@ def make_empty_row(cell: FaultCell, failure: str = "") -> Row:
         **dict.fromkeys(figures),
         "within_seconds": None,
         "where": "",
+        "rehearsed": False,
         "cannot_occur": cell.cannot_occur,
         "failure": failure,
     }

@@ -101,6 +101,10 @@ class Cluster:
             elif isinstance(one, UploadSnapshots):
                 self._asked.update(one.bins)
 
+    def forget_orders(self) -> None:
+        """Drop what was to take effect with the next batch: whoever asked for it is gone."""
+        self._wanted, self._asked = {}, set()
+
     def kill(self, worker: str) -> None:
         """The worker is gone; with the next batch Spark spreads its bins over the others."""
         del self.workers[worker]

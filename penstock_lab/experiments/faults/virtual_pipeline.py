@@ -106,11 +106,8 @@ class VirtualPipeline:
 
     def pass_batch(self) -> None:
         """Let five seconds pass, and a batch of each function."""
-        self.now += BATCH_SECONDS
+        self.stand_still()
         end = self.clock(self.now)
-        self.waiting["split"] += self.rate * BATCH_SECONDS
-        middle = self.now - 1.5 * BATCH_SECONDS  # batches begin with the records of the five seconds before
-        self.queues["split"].add(self.rate * BATCH_SECONDS, middle, middle)
         for name in ("split", "count"):
             held = self.board.begin_batch(name)
             hot = self.hot if name == "count" else 0.0
@@ -131,6 +128,13 @@ class VirtualPipeline:
                 BatchDone(name, int(self.now), end - BATCH_SECONDS, end, held, work, entered, arrived)
             )
             self.board.end_batch(name)
+
+    def stand_still(self) -> None:
+        """Let five seconds pass in which records come and no batch ends."""
+        self.now += BATCH_SECONDS
+        self.waiting["split"] += self.rate * BATCH_SECONDS
+        middle = self.now - 1.5 * BATCH_SECONDS  # batches begin with the records of the five seconds before
+        self.queues["split"].add(self.rate * BATCH_SECONDS, middle, middle)
 
     def run(self, seconds: float) -> VirtualPipeline:
         """Run with its own loop for so long."""

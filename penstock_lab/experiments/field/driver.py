@@ -24,7 +24,27 @@ from penstock.runtime.launch import find_active_session, run_script, write_submi
 SYSTEMS = ("penstock", "fixed", "dynamic-allocation")
 EVERY_SECONDS = 0.5
 LONGEST_START = 60.0
-"""Seconds after the start in which executors beyond the size to begin with are sent away."""
+"""Seconds after the start in which executors beyond the size to begin with are sent away at the most."""
+BEGUN_AFTER = 8.0
+"""Seconds for which that size must have been held: what comes later was asked for by whoever steers."""
+
+
+class Beginning:
+    """The time in which executors beyond the size to begin with are sent away."""
+
+    def __init__(self, executors: int, now: float) -> None:
+        self._executors, self._until = executors, now + LONGEST_START
+        self._right_since: float | None = None
+
+    def is_over(self, held: int, now: float) -> bool:
+        """Tell whether the size to begin with has been held long enough, or never will be."""
+        if held != self._executors:
+            self._right_since = None
+        elif self._right_since is None:
+            self._right_since = now
+        if self._right_since is not None and now - self._right_since >= BEGUN_AFTER:
+            self._until = now
+        return now >= self._until
 
 
 class Notes:
@@ -44,36 +64,40 @@ class Notes:
         while (session := find_active_session()) is None:
             time.sleep(EVERY_SECONDS / 5)
         try:
-            pool = self._make_pool(session)
-            begun = time.time()
+            if self._executors is not None:
+                self._begin(session, self._executors)
             while True:
-                self._look(session, pool, is_starting=time.time() < begun + LONGEST_START)
+                self._look(session)
                 time.sleep(EVERY_SECONDS)
         except Exception as error:
             # the script's session ends when it likes
             self._write(ended=str(error)[:200])
 
-    def _make_pool(self, session: Any) -> Any:
-        if self._executors is None:
-            return None
+    def _begin(self, session: Any, executors: int) -> None:
+        """Bring the application to the size to begin with."""
         from penstock.act.spark_executors import SparkExecutors
 
         pool = SparkExecutors(session)
-        pool.request_total(self._executors)
-        return pool
+        pool.request_total(executors)
+        beginning = Beginning(executors, time.time())
+        while not beginning.is_over(held := self._look(session), time.time()):
+            if held > executors:
+                there = pool.executors({})
+                pool.release([executor.executor_id for executor in there[executors:]])
+            time.sleep(EVERY_SECONDS)
 
-    def _look(self, session: Any, pool: Any, is_starting: bool) -> None:
-        held = session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
-        self._write(executors=len(held) - 1)  # the driver counts as one
-        if self._executors is not None and is_starting and len(held) - 1 > self._executors:
-            there = pool.executors({})
-            pool.release([executor.executor_id for executor in there[self._executors :]])
+    def _look(self, session: Any) -> int:
+        """Note the executors and the new reports; return how many executors are held."""
+        # the driver counts as one
+        held = len(session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1
+        self._write(executors=held)
         for query in session.streams.active:
             for report in query.recentProgress:
                 plain = orjson.loads(report.json)
                 if plain["timestamp"] > self._newest.get(plain["runId"], ""):
                     self._newest[plain["runId"]] = plain["timestamp"]
                     self._write(batch=_shorten_report(plain))
+        return held
 
     def _write(self, **what: Any) -> None:
         self._file.write(orjson.dumps({"at": time.time(), **what}) + b"\n")

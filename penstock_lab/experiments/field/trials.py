@@ -17,6 +17,7 @@ from penstock_lab.experiments.field.ground import Field
 from penstock_lab.experiments.field.kept import KeptTrials
 from penstock_lab.experiments.field.plan import FieldTrial
 from penstock_lab.experiments.field.rows import (
+    NO_ORACLE,
     DoneTrial,
     Ran,
     add_lateness,
@@ -28,9 +29,8 @@ from penstock_lab.experiments.measurement import Extent, Measurement, Progress, 
 from penstock_lab.jobs.catalog import JOBS, OrdinaryJob
 
 KEPT, KEPT_QUICK = Path("artifacts") / "field.jsonl", Path("artifacts") / "field-quick.jsonl"
-SEARCHED, COMPUTED, SHOWN, NONE = "searched", "computed", "shown", "none"
-"""How the oracle was found: by search, from what a record costs, or by a smaller size that kept up; a backlog
-that is there from the start has none."""
+SEARCHED, COMPUTED, SHOWN = "searched", "computed", "shown"
+"""How the oracle was found: by search, from what a record costs, or by a smaller size that kept up."""
 
 
 class TrialPlace(Protocol):
@@ -56,7 +56,7 @@ class FieldRun:
         steered = [self.run_trial(trial) for trial in plan.plan_job(job, quick)]
         guess = plan.guess_executors(plan.BUSY_SLOTS)
         if job.ends_by_itself:
-            rows = [complete_row(done, None, NONE) for done in steered]
+            rows = [complete_row(done, None, NO_ORACLE) for done in steered]
         elif quick:
             rows = [complete_row(done, *_bound_guess(done, guess)) for done in steered]
         else:

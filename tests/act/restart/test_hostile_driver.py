@@ -56,6 +56,22 @@ def test_statuses_without_end(stage: Stage):
     assert len(supervisor.statuses) <= 1000
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"kind": "attached", "settings": {"k": %s}}',
+        '{"kind": "restart", "action": 1, "settings": {"k": %s}}',
+        '{"kind": "restart", "action": %s, "settings": {}}',
+        '{"kind": "batch", "at": %s, "idle": false}',
+        '{"kind": %s}',
+    ],
+)
+def test_words_that_are_nested_as_deeply_as_can_be_read(stage: Stage, said: str):
+    nested = "[" * 1000 + "]" * 1000
+    assert stage.supervisor(writes=[said % nested], asks={}).run() == 0
+    assert stage.starts() == ["1g"]
+
+
 def test_settings_in_effect_that_are_none(stage: Stage):
     said = ['{"kind": "attached", "settings": 7}', f'{{"kind": "attached", "settings": {DEEP}}}', "7", "nul"]
     assert stage.supervisor(writes=said, fixed={KEY: "1g"}, asks={}).run() == 0

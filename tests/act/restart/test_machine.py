@@ -107,6 +107,16 @@ def test_old_settings_without_a_batch_are_left_to_run():
     assert story.state.phase is machine.RestartPhase.RUNNING
 
 
+def test_what_fails_with_the_old_settings_as_well_is_not_held_against_the_new_ones():
+    """A disk that is full ends every driver, and settings that are blamed are never tried again."""
+    for happens in (Exited(1), Tick()):
+        story = restarted()
+        story.at(115, Exited(1))
+        close, *_ = story.at(216, happens)
+        assert isinstance(close, Close) and close.works
+        assert "with the old settings" in close.detail
+
+
 def test_without_data_a_query_that_idles_is_enough_when_the_time_is_over():
     story = restarted()
     assert story.at(150, BatchEnded(150.0, idle=True)) == ()

@@ -324,14 +324,14 @@ def test_cold_batches_are_dropped_as_soon_as_two_newer_ones_cost_far_less():
     memory = CostMemory()
     memory.remember(runs_cold_then_warm(2))
     assert lookup_cost(known(memory), 6) == pytest.approx(0.01, rel=0.05)
-    assert memory.find_relief(1e9) is None, "the costs are those of the newest batches"
+    assert memory.find_relief(6, 1e9, 5.0) is None, "the costs are those of the newest batches"
 
 
 def test_a_newest_batch_that_costs_far_less_is_told():
     memory = CostMemory()
     memory.remember(runs_cold_then_warm(1))
     known(memory)
-    assert "took 0.5 times the work that those before it tell" in (memory.find_relief(1e9) or "")
+    assert "took 0.5 times the work that those before it tell" in (memory.find_relief(6, 1e9, 5.0) or "")
 
 
 def test_a_newest_batch_like_the_others_or_alone_is_no_relief():
@@ -339,7 +339,7 @@ def test_a_newest_batch_like_the_others_or_alone_is_no_relief():
         memory = CostMemory()
         memory.remember(runs_cold_then_warm(0)[:count])
         known(memory)
-        assert memory.find_relief(1e9) is None
+        assert memory.find_relief(6, 1e9, 5.0) is None
 
 
 def remember_batches(*batches: tuple[float, float]) -> CostMemory:
@@ -354,10 +354,22 @@ def remember_batches(*batches: tuple[float, float]) -> CostMemory:
 def test_batches_that_get_shorter_by_themselves_are_told():
     """As of six cold executors that were enough: by their first batches 24 were asked for."""
     memory = remember_batches((38_350, 19.2), (25_025, 12.9))
-    assert "batches get shorter by themselves: 19.2 s, then 12.9 s" in (memory.find_relief(1300.0) or "")
-    assert memory.find_relief(2000.0) is None, "more is offered than they read"
-    assert remember_batches((25_025, 12.9), (25_025, 12.2)).find_relief(1300.0) is None, "hardly shorter"
-    assert remember_batches((25_025, 12.9)).find_relief(1300.0) is None
+    assert "batches get shorter by themselves: 19.2 s, then 12.9 s" in (
+        memory.find_relief(6, 1300.0, 5.0) or ""
+    )
+    assert memory.find_relief(6, 2000.0, 5.0) is None, "more is offered than they read"
+    assert memory.find_relief(3, 1300.0, 5.0) is None, "on other slots"
+    assert remember_batches((25_025, 12.9), (25_025, 12.2)).find_relief(6, 1300.0, 5.0) is None, (
+        "hardly shorter"
+    )
+    assert remember_batches((25_025, 12.9)).find_relief(6, 1300.0, 5.0) is None
+
+
+def test_batches_over_a_backlog_that_settle_far_too_long_are_no_relief():
+    # each has what came during the one before: 16.3 s and 0.7 ms a record settle at 31 s, with ten asked for
+    drain = remember_batches((79_000, 71.6), (65_000, 61.8))
+    assert drain.find_relief(6, 680.0, 10.0) is None
+    assert drain.find_relief(6, 680.0, 25.0) is not None
 
 
 def test_one_odd_batch_changes_no_level():

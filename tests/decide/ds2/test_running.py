@@ -1,4 +1,4 @@
-"""A batch that has not ended: growth that its source needs in any case, or when it may end."""
+"""A batch that has not ended: growth that its stages need in any case, or when it may end."""
 
 from __future__ import annotations
 
@@ -106,6 +106,40 @@ def test_tasks_after_a_shuffle_prove_nothing_while_few_are_done_or_the_batch_has
     assert isinstance(propose(keyed_batch(1600.0, 1, 310.0)), NotReady), "100 records, one task"
     # what such tasks cost whatever they get would count for every record
     assert isinstance(propose(keyed_batch(3200.0, 5, 660.0)), NotReady)
+
+
+def test_a_backlog_makes_no_records_of_what_tasks_after_a_shuffle_cost_whatever_they_get():
+    # 1,050 records in tasks of 0.3 s: with 600,000 waiting, 80 slots were asked for where seven were enough
+    waiting = {"files": SourceRate(100.0, 100.0, 600_000.0)}
+    small = replace(keyed_batch(1050.0, 5, 100.0), sources=waiting)
+    running = small.running
+    assert running is not None
+    costly = replace(running.stages[1].done, useful_seconds=np.full(5, 0.3))
+    stages = running.stages[0], replace(running.stages[1], done=costly)
+    assert isinstance(propose(replace(small, running=replace(running, stages=stages))), NotReady)
+
+
+def test_one_hot_key_does_not_make_the_fixed_costs_of_the_others_count_for_its_records():
+    # seven tasks of 1 s with 30 records each, one of 20 s with 7,790: 27 s for 8,000 records, not 33 ms each
+    query = keyed_batch(16_000.0, 8, 660.0)
+    running = query.running
+    assert running is not None
+    records, seconds = np.array([30.0] * 7 + [7790.0]), np.array([1.0] * 7 + [20.0])
+    uneven = replace(running.stages[1].done, records_in=records, useful_seconds=seconds)
+    stages = running.stages[0], replace(running.stages[1], done=uneven)
+    # 330 keyed records a second of 3.4 ms keep 1.1 slots busy, and scanning 0.07
+    assert isinstance(propose(replace(query, running=replace(running, stages=stages))), NotReady)
+
+
+@pytest.mark.parametrize("slots", [(4, 2, 2), (2, 4, 4)])
+def test_a_batch_that_loses_executors_still_tells(slots):
+    policy, stage = SharedSlots(Goals()), source_stage(0.02, 40, 400)
+    query = first_batch(stage, 330.0)
+    answers = [
+        policy.propose(replace(window(query, executors=count // 2, cores=2), end=10.0 * number))
+        for number, count in enumerate(slots)
+    ]
+    assert isinstance(answers[-1], Scale if slots[0] > slots[1] else NotReady)
 
 
 def test_slots_that_have_worked_before_prove_with_their_first_task_though_no_costs_are_known():

@@ -10,7 +10,7 @@ import pytest
 from penstock.dataflow.graph import LogicalGraph, Operator
 from penstock.dataflow.metrics import BatchExecution
 from penstock.dataflow.readiness import NotReady
-from penstock.dataflow.window import EXECUTORS, SlotQuery
+from penstock.dataflow.window import EXECUTORS, SlotQuery, SourceRate
 from penstock.decide.ds2.slots import SharedSlots
 from penstock.decide.goals import Goals
 from penstock.decide.policy import Hold, Scale
@@ -47,6 +47,44 @@ def test_a_run_that_ends_by_itself_is_sized_by_its_backlog_and_says_when_it_ends
     assert f"ends by itself when its backlog is read, {left}" in answer.reason
 
 
+def test_a_table_that_is_joined_is_read_once_a_batch_however_many_records_come():
+    """Scanned for 0.5 s beside a few records, it was taken for ten times as much at ten times the rate."""
+    stages = TrueStage("scan", 8, 0.01, 0.002), TrueStage("table", 4, 0.01, 1e-5, selectivity=0.0)
+    graph = LogicalGraph(["scan", "table", "join"], [("scan", "join"), ("table", "join")])
+    join = TrueStage("join", 8, 0.01, 1e-6)
+    rows = 200_000.0
+
+    def run(number: int, records: float) -> BatchExecution:
+        streamed = TrueQuery((stages[0], join)).run(number, 10.0 * number, records, 2)
+        scanned = TrueQuery((stages[1],)).run(number, 0.0, rows, 2).stages[0]
+        return replace(
+            streamed,
+            seconds=streamed.seconds + scanned.wall_seconds,
+            stages=(streamed.stages[0], scanned, streamed.stages[1]),
+        )
+
+    batches = tuple(run(number, records) for number, records in enumerate((250.0, 300.0, 280.0, 310.0)))
+    offered = {"scan": SourceRate(300.0, 30.0), "table": SourceRate(0.0, 0.0, rows_per_batch=rows)}
+    query = SlotQuery("q", "joined", graph, offered, batches, 10.0)
+    answer = SharedSlots(Goals()).propose(window(query, executors=2, cores=1))
+    assert isinstance(answer, Hold) and answer.figures["offered_per_second"] == 300
+    # 3,000 records of 2 ms and one scan of 2 s on two slots, with 0.4 s beside; ten scans would make it 13 s
+    assert answer.figures["batch_seconds"] == pytest.approx(4.4, rel=0.2)
+
+
+def test_growth_waits_no_longer_than_a_minute():
+    """Every second batch was a tenth shorter, and growth never had two decisions in a row."""
+    query = TrueQuery((TrueStage("score", 8, 0.0, 0.0044),), 0.1)
+    policy, answers, seen = SharedSlots(Goals()), [], ()
+    for number in range(12):
+        ran = query.run(number, 12.0 * number, 10_600.0, 4)
+        seen = (replace(ran, seconds=ran.seconds + (1.5 if number % 2 else 0.0)),)
+        told = query_window(chain(query), seen, {"score": 850.0}, period=10.0)
+        answers.append(policy.propose(replace(window(told, executors=4, cores=1), end=12.0 * number)))
+    assert any(isinstance(answer, Hold) for answer in answers[:6])
+    assert all(isinstance(answer, Scale) for answer in answers[8:])
+
+
 def test_it_grows_out_of_batches_that_get_ever_longer_though_a_hot_key_keeps_them_long():
     """On one slot batches grew without end; eight would have settled at a length, and one was held."""
     skew = np.array([7.0, 8.0, 5.0, 7.0, 7.0, 53.0, 7.0, 6.0])
@@ -67,7 +105,7 @@ def test_growth_waits_where_the_newest_batch_cost_far_less_than_those_before():
     # a hold, so that two decisions in a row have to ask for growth after it
     assert isinstance(answers[1], Hold)
     assert "batch 2 took 0.5 times the work that those before it tell" in answers[1].reason
-    assert "12 slots, which costs so far ask for, wait for one batch more" in answers[1].reason
+    assert "the 12 slots that costs so far ask for wait for one batch more" in answers[1].reason
     assert isinstance(answers[2], Hold) and answers[2].figures["slots_needed"] == 6
 
 

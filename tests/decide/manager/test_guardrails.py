@@ -67,15 +67,16 @@ def test_band_reads_the_unrounded_need_where_there_is_no_figure():
     ("proposed", "now", "then", "left"),
     [
         (3, 0.7, 0.7, 3),
-        (3, 0.7, 0.73, 3),
+        (3, 0.7, 0.76, 3),
         (3, 0.7, 0.65, 3),
-        (3, 0.7, 0.74, "utilisation-band"),
+        (3, 0.7, 0.78, "utilisation-band"),
         (3, 0.7, float("nan"), "utilisation-band"),
         (5, 0.7, 0.7, "utilisation-band"),
     ],
 )
 def test_band_lets_go_of_what_shortens_no_batch(proposed, now, then, left):
-    # slots without tasks: the batch takes its 0.7 of the period with and without them
+    # slots without tasks: the batch takes its 0.7 of the period with and without them, or hardly more, as
+    # where eight tasks are two waves on six slots and on four
     assert size_of(BAND.apply(scale(proposed, utilisation=now, then=then), situation(4))) == left
 
 

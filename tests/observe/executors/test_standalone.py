@@ -62,11 +62,22 @@ def test_a_master_that_talks_nonsense_or_not_at_all_tells_nothing(master: WebSer
         read_free(b'{"workers": [{"state": "ALIVE"}]}')
 
 
-@pytest.mark.parametrize("cores", ["1e308", "-1", "1e400", "null", '"x"', "[]"])
-def test_a_master_that_tells_impossible_amounts_tells_nothing(cores: str):
-    text = f'{{"workers": [{{"host": "a", "coresfree": {cores}, "memoryfree": 1, "state": "ALIVE"}}]}}'
+NESTED = "[" * 1000 + "]" * 1000
+
+
+@pytest.mark.parametrize("cores", ["1e308", "-1", "1e400", "null", '"x"', "[]", NESTED])
+@pytest.mark.parametrize("host", ['"a"', NESTED])
+def test_a_master_that_tells_impossible_amounts_tells_nothing(cores: str, host: str):
+    text = f'{{"workers": [{{"host": {host}, "coresfree": {cores}, "memoryfree": 1, "state": "ALIVE"}}]}}'
     with pytest.raises(BadInput, match="standalone master"):
         read_free(text.encode())
+
+
+def test_hosts_have_names():
+    for host in ("7", "null", NESTED):
+        text = f'{{"workers": [{{"host": {host}, "coresfree": 1, "memoryfree": 1, "state": "ALIVE"}}]}}'
+        with pytest.raises(BadInput, match="standalone master"):
+            read_free(text.encode())
 
 
 @pytest.mark.parametrize("part", ["body", "head"])

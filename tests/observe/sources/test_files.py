@@ -146,6 +146,30 @@ def test_files_that_grow_are_a_rising_rate_before_a_batch_with_them_has_ended():
     assert backlog == pytest.approx(20 * 80.0 - 2 * PERIOD * rate, rel=0.05)
 
 
+def test_bytes_that_a_later_listing_shows_count():
+    track = FileTrack()
+    track.look(FilesSeen(10.0, files(0, 1.0), {"/in/0-0": ListedFile(1.0, 100.0)}))
+    track.add(report(-1, 0, 10.0), 0.0)
+    for size in (math.nan, 1000.0):
+        track.look(FilesSeen(20.0, (), {"/in/0-0": ListedFile(1.0, 100.0), "/in/w": ListedFile(19.0, size)}))
+    assert track.measure_offered(10.0, 20.0, 0.0)[1] == pytest.approx(100.0)
+
+
+def test_a_file_of_unknown_size_is_like_those_of_late():
+    """Files have grown tenfold: by the mean of all that ever came ten times the rate was told."""
+    track = FileTrack()
+    for entry in range(100):
+        taken = files(entry, float(entry))
+        there = {file.path: ListedFile(file.modified, 100.0 if entry < 60 else 1000.0) for file in taken}
+        track.look(FilesSeen(float(entry), taken, there))
+        track.add(report(entry - 1, entry, 10.0 if entry < 60 else 100.0), 0.0)
+    for entry in range(100, 108):
+        track.look(FilesSeen(float(entry), files(entry, float(entry)), None))
+        track.add(report(entry - 1, entry, 100.0), 0.0)
+    track.look(FilesSeen(118.0, (), {f"/in/w{n}": ListedFile(108.0 + n, 1000.0) for n in range(10)}))
+    assert track.measure_offered(108.0, 118.0, 0.0)[0] == pytest.approx(100.0, rel=0.15)
+
+
 def test_files_without_bytes_have_no_records():
     track = FileTrack()
     empty = {file.path: ListedFile(file.modified, 0.0) for file in files(0, 1.0, 2.0)}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import BadMetrics
-from penstock.observe.sources.listing import ListedFile, ListingRule, LocalListing, expand_braces
+from penstock.observe.sources.listing import ListingRule, LocalListing, expand_braces
 
 LATER = 1e12
 """Long after any file was written, so that a directory that has not changed is not read again."""
@@ -53,13 +54,24 @@ def test_wild_cards(tmp_path):
 def test_a_file_itself(tmp_path):
     make(tmp_path, "a.json", "b.json")
     listed = LocalListing(ListingRule(str(tmp_path / "*.json"))).list_files(LATER)
-    assert listed == {str(tmp_path / name): ListedFile(1000.0, 0.0) for name in ("a.json", "b.json")}
+    assert {path: file.modified for path, file in listed.items()} == {
+        str(tmp_path / name): 1000.0 for name in ("a.json", "b.json")
+    }
 
 
 def test_a_file_is_told_with_its_bytes(tmp_path):
     (tmp_path / "a.json").write_text("five!")
     (found,) = LocalListing(ListingRule(str(tmp_path))).list_files(LATER).values()
     assert found.size == 5
+
+
+def test_a_file_that_is_written_in_its_place_is_looked_at_until_it_has_bytes(tmp_path):
+    make(tmp_path, "a.json")
+    listing = LocalListing(ListingRule(str(tmp_path)))
+    assert math.isnan(listing.list_files(1.0)[str(tmp_path / "a.json")].size)
+    (tmp_path / "a.json").write_text("five!")
+    make(tmp_path, "b.json")
+    assert listing.list_files(2.0)[str(tmp_path / "a.json")].size == 5
 
 
 def test_what_is_new_and_what_has_gone(tmp_path):

@@ -1,4 +1,4 @@
-"""A driver that counts: its output is a file of numbers, which is its checkpoint, too.
+"""A driver that counts: its output is a file of numbers. A file of each batch in its checkpoint comes before.
 
     python -m penstock_lab.experiments.faults.supervised.driver SETTINGS DIRECTORY PLAN
 
@@ -26,6 +26,8 @@ from penstock.journal.store import journal_at
 
 KEY, BEFORE, AFTER = "spark.executor.memory", "1g", "2g"
 ASKS_EVERY, BATCH_SECONDS = 20, 0.03
+CHECKPOINT = "checkpoint"
+"""Where the driver writes, in its directory."""
 HOSTILE = (
     '{"kind": "restart", "action": 1e400}',
     "[" * 10_000,
@@ -42,6 +44,8 @@ class CountingDriver:
         self._memory, self._plan, self._channel = memory, plan, channel
         self._journal, self._application = journal_at(plan["journal"]), f"app-{os.getpid()}"
         self._output, self._notes = directory / "output", directory / "notes"
+        self._checkpoint = directory / CHECKPOINT
+        self._checkpoint.mkdir(exist_ok=True)
         self._stopping = threading.Event()
 
     def run(self) -> int:
@@ -58,6 +62,7 @@ class CountingDriver:
             if self._stopping.wait(BATCH_SECONDS):
                 self._channel.say(kind="stopped")
                 return 0
+            (self._checkpoint / str(number)).write_text("a batch begins")
             with self._output.open("ab", buffering=0) as file:
                 file.write(f"{number}\n".encode())
             self._note("batch", str(number))

@@ -10,17 +10,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from penstock.errors import ActionFailed
+from penstock_lab.experiments.faults.disks import LoopDisk
 from penstock_lab.experiments.faults.disturbances import DRIFT, HOUR
 from penstock_lab.experiments.faults.journals import JournalPlace, open_place
 from penstock_lab.experiments.faults.matrix import (
+    CHECKPOINT_FAULTS,
+    CHECKPOINT_FULL,
+    CHECKPOINT_SLOW,
     CLOCK_FAULTS,
+    DRIVER_FROZEN,
+    DRIVER_KILLED,
     HUNG,
     SUPERVISOR_KILLED,
     TWO_CONTROLLERS,
@@ -28,7 +34,7 @@ from penstock_lab.experiments.faults.matrix import (
     FaultCell,
 )
 from penstock_lab.experiments.faults.rows import Effects, Shown, make_row
-from penstock_lab.experiments.faults.supervised.driver import AFTER, ASKS_EVERY
+from penstock_lab.experiments.faults.supervised.driver import AFTER, ASKS_EVERY, CHECKPOINT
 from penstock_lab.experiments.faults.supervised.process import REFUSED
 from penstock_lab.experiments.measurement import Row
 
@@ -49,6 +55,8 @@ class Supervised:
         self.directory, self._place = directory, place
         self._plan = {"batches": BATCHES, "journal": place.address, **plan}
         self.mended_at = 0.0
+        self.disk: LoopDisk | None = None
+        """The disk of the checkpoint, where it is struck."""
 
     def start(self, **changes: Any) -> subprocess.Popen[bytes]:
         """Start a supervisor."""
@@ -93,7 +101,8 @@ class Supervised:
 
     def show(self, code: int) -> Shown:
         """Tell what the run has shown."""
-        done = [int(what) for _, _, what in self.read_notes("start") if what]
+        # a start with the old settings belongs to the action, too: it undoes it
+        done = [int(what) for _, memory, what in self.read_notes("start") if what and memory == AFTER]
         with closing(self._place.open()) as journal:
             left = [one for one in journal.actions() if one.status is None]
         grown = [at for at, memory, _ in self.read_notes("batch") if memory == AFTER]
@@ -144,8 +153,11 @@ def prepare(fault: str, **plan: Any) -> Iterator[Supervised]:
     """Prepare a directory and a journal with this fault."""
     directory = Path(tempfile.mkdtemp(prefix="penstock-supervised-"))
     try:
-        with open_place(fault) as place:
-            yield Supervised(directory, place, **plan, input=fault)
+        with open_place(fault) as place, ExitStack() as stack:
+            job = Supervised(directory, place, **plan, input=fault)
+            if fault in CHECKPOINT_FAULTS:
+                job.disk = stack.enter_context(LoopDisk(directory / CHECKPOINT))
+            yield job
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -174,6 +186,43 @@ def _freeze(job: Supervised, process: subprocess.Popen[bytes], place: JournalPla
     process.send_signal(signal.SIGCONT)
 
 
+def _kill_driver(job: Supervised, process: subprocess.Popen[bytes], place: JournalPlace) -> None:
+    with suppress(psutil.NoSuchProcess):
+        _find_driver(process).kill()
+
+
+def _freeze_driver(job: Supervised, process: subprocess.Popen[bytes], place: JournalPlace) -> None:
+    driver = _find_driver(process)
+    driver.suspend()
+    time.sleep(LASTS)
+    # it may have been ended by its supervisor meanwhile
+    with suppress(psutil.NoSuchProcess):
+        driver.resume()
+
+
+def _find_driver(process: subprocess.Popen[bytes]) -> psutil.Process:
+    """Wait for the driver of a supervisor: between two of them there is none for a moment."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        for child in psutil.Process(process.pid).children():
+            return child
+        time.sleep(0.02)
+    raise ActionFailed("the supervisor starts no driver")
+
+
+def _slow_checkpoint(job: Supervised, process: subprocess.Popen[bytes], place: JournalPlace) -> None:
+    assert job.disk is not None
+    job.disk.slow_down(LASTS)
+
+
+def _fill_checkpoint(job: Supervised, process: subprocess.Popen[bytes], place: JournalPlace) -> None:
+    """Leave no room until the job has failed with all settings that it knows."""
+    assert job.disk is not None
+    job.disk.fill()
+    process.wait(PATIENCE)
+    job.disk.empty()
+
+
 def _set_clock(wrong: float, drift: float) -> Strike:
     def strike(job: Supervised, process: subprocess.Popen[bytes], place: JournalPlace) -> None:
         unfinished = job.directory / "clock.new"
@@ -198,6 +247,10 @@ def _start_second(runtime: str) -> Strike:
 
 STRIKES: dict[str, Strike] = {
     HUNG: _freeze,
+    DRIVER_KILLED: _kill_driver,
+    DRIVER_FROZEN: _freeze_driver,
+    CHECKPOINT_SLOW: _slow_checkpoint,
+    CHECKPOINT_FULL: _fill_checkpoint,
     TWO_CONTROLLERS: _start_second("run"),
     # these share the journal alone, as on two machines with one PostgreSQL
     TWO_DRIVERS: _start_second("another"),

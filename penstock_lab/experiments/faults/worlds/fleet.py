@@ -7,13 +7,17 @@ what the Spark job does in its tasks, in the same order.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from penstock.decide.policy import Policy
 from penstock.decide.sage.settings import SageSettings
+from penstock.errors import ActionFailed
 from penstock.fleet.admission import Admission
-from penstock.fleet.agent import FleetPolicy
+from penstock.fleet.agent import FleetPolicy, Transport
 from penstock.fleet.budget import FleetBudget
+from penstock.fleet.decision import FleetDecision
 from penstock.fleet.keys import FleetKey
 from penstock.fleet.places import FleetDirectory
 from penstock.fleet.records import move_back
@@ -25,7 +29,13 @@ from penstock.journal.leading import Leadership
 from penstock.journal.store import Journal
 from penstock.settings.model import Settings
 from penstock_lab.experiments.faults.disturbances import Disturbance
-from penstock_lab.experiments.faults.matrix import HUNG, INPUT_FAULTS, TWO_CONTROLLERS, TWO_DRIVERS
+from penstock_lab.experiments.faults.matrix import (
+    BROKER_AWAY,
+    HUNG,
+    INPUT_FAULTS,
+    TWO_CONTROLLERS,
+    TWO_DRIVERS,
+)
 from penstock_lab.experiments.faults.rows import Effects
 from penstock_lab.experiments.faults.worlds.world import INTERVAL, GrowingWorld
 
@@ -37,19 +47,46 @@ MORE = 2
 """Executors beyond the need that a backlog asks for, and that the manager's band then leaves alone."""
 
 
+class FailingTransport:
+    """A transport that reaches nobody while the broker is away."""
+
+    refusal = ""
+
+    def __init__(self, transport: Transport, fault: Disturbance) -> None:
+        self._transport, self._fault = transport, fault
+
+    def publish(self, record: Mapping[str, Any]) -> None:
+        """Send a window, if there is a broker."""
+        self._reach()
+        self._transport.publish(record)
+
+    def decisions(self, application: str) -> Sequence[FleetDecision]:
+        """Return what was decided, if there is a broker."""
+        self._reach()
+        return self._transport.decisions(application)
+
+    def _reach(self) -> None:
+        if self._fault.is_on and self._fault.fault == BROKER_AWAY:
+            raise ActionFailed("the broker takes no message")
+
+
 class Member(GrowingWorld):
     """An application of the fleet: it does what the controller decides, within its own guardrails."""
 
     rate = 1000
     """High enough that its backlog grows in every window, which the controller's rule waits for."""
 
-    def __init__(self, name: str, root: Path, journal: Journal, disturbance: Disturbance) -> None:
-        self.name, self._root = name, root
+    def __init__(
+        self, name: str, root: Path, journal: Journal, disturbance: Disturbance, between: Disturbance
+    ) -> None:
+        """`between` is the fault of what lies between agents and controller."""
+        self.name, self._root, self._between = name, root, between
         super().__init__(journal, disturbance)
 
     def choose_policy(self, usual: Policy, settings: Settings) -> Policy:
         """Ask the controller; the usual policy tells what is needed."""
-        transport = DirectoryTransport(self._root, KEY.for_application(self.name))
+        directory = DirectoryTransport(self._root, KEY.for_application(self.name))
+        transport = FailingTransport(directory, self._between)
         return FleetPolicy(self.name, transport, self.memory, usual, CONF)
 
 
@@ -123,11 +160,13 @@ class FleetWorld:
         self._place = tempfile.TemporaryDirectory(prefix="penstock-fleet-")
         self._root, self._fault = Path(self._place.name), disturbance
         (self._root / "windows").mkdir(mode=0o700)
-        own = disturbance if disturbance.fault not in (*INPUT_FAULTS, HUNG) else Disturbance()
+        of_the_fleet = (*INPUT_FAULTS, HUNG, BROKER_AWAY)
+        own = disturbance if disturbance.fault not in of_the_fleet else Disturbance()
         faults = (own, Disturbance(), Disturbance())
         names = (NAMES[0], NAMES[0], NAMES[2]) if disturbance.fault == TWO_DRIVERS else NAMES
         self.members = [
-            Member(name, self._root, journal, fault) for name, fault in zip(names, faults, strict=True)
+            Member(name, self._root, journal, fault, disturbance)
+            for name, fault in zip(names, faults, strict=True)
         ]
         holders = ("first", "second") if disturbance.fault == TWO_CONTROLLERS else ("first",)
         self.controllers = [

@@ -40,8 +40,12 @@ class MovingWorld(World):
 
     def build(self) -> None:
         """Make the cluster; its first worker has all bins."""
-        view = self._first_view()
-        self.cluster = Cluster.of(view)
+        self.cluster = Cluster.of(self._first_view())
+        self._owed, self._pace, self._number = 0, 1, len(self.cluster.workers)
+        self.start_loop()
+
+    def start_loop(self) -> None:
+        """Make the loop, with a mover that knows of no migration."""
         settings = load_settings(environment={}, arguments=SETTINGS)
         self._mover = ClusterMover(self.cluster, settings)
         actuator = ExecutorActuator(_FixedExecutors(self.cluster), ScalingSettings(), mover=self._mover)
@@ -68,9 +72,38 @@ class MovingWorld(World):
         )
 
     def advance(self) -> None:
-        """Let a batch run every few seconds."""
-        if self.now % int(BATCH_SECONDS) == 0:
-            self._mover.run_batch()
+        """Let a batch run every few seconds; what could not run is caught up with, two at a time."""
+        goes_on = self._strike.pass_second(self.now, self)
+        if self.now % int(BATCH_SECONDS):
+            return
+        self._owed += 1
+        if goes_on and self.now % (self._pace * int(BATCH_SECONDS)) == 0:
+            for _ in range(min(self._owed, 2)):
+                self._mover.run_batch()
+                self._owed -= 1
+
+    def lose_executor(self) -> None:
+        """Let the youngest worker die; with the next batch others have its bins."""
+        self.cluster.kill(max(self.cluster.workers, key=int))
+
+    def bring_executor(self) -> None:
+        """Let a worker without bins come."""
+        self._number += 1
+        self.cluster.workers[str(self._number)] = a_worker(str(self._number))
+
+    def slow_down(self, share: float) -> None:
+        """Let batches wait for the slow worker."""
+        self._pace = round(1 / share)
+
+    def end_driver(self) -> None:
+        """Lose all workers; the next ones read the state from the checkpoint, the first of them all of it."""
+        first = Cluster.of(self._first_view())
+        self.cluster.locations, self.cluster.workers = first.locations, first.workers
+        self.cluster.forget_orders()
+
+    def start_driver(self) -> None:
+        """Begin again with a loop that knows of no migration."""
+        self.succeed()
 
     def size(self) -> object:
         """Return how many bins the fullest worker has."""

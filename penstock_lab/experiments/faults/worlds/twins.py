@@ -10,6 +10,7 @@ from penstock.pipeline.leader import close_left_open
 from penstock.runtime.loop import Loop, LoopSettings
 from penstock.runtime.ports import Ports
 from penstock_lab.experiments.faults.disturbances import Disturbance
+from penstock_lab.experiments.faults.matrix import DRIVER_KILLED
 from penstock_lab.experiments.faults.rows import Effects
 from penstock_lab.experiments.faults.worlds.world import Hand, Memory, PipelineWorld, World
 
@@ -80,23 +81,29 @@ class TwinWorld:
 
 
 class LedPipelineWorld(PipelineWorld):
-    """A pipeline with two controllers: the first is frozen while the fault lasts, and wakes as a stranger."""
+    """A pipeline with two controllers: the first is frozen while the fault lasts, and wakes as a stranger.
+
+    One that was killed is started again.
+    """
 
     def build(self) -> None:
         """Make one loop for each, over the same board."""
         super().build()
-        self._leaderships = [
-            Leadership(self.journal.leases, "pipeline", holder, LEASE_SECONDS)
-            for holder in ("first", "second")
-        ]
+        self._leaderships = [self._reach("first"), self._reach("second")]
         self._loops: list[Loop | None] = [None, None]
         self._terms, self._was_frozen = [0, 0], False
+
+    def _reach(self, holder: str) -> Leadership:
+        return Leadership(self.journal.leases, "pipeline", holder, LEASE_SECONDS)
 
     def tick(self, wall: float) -> None:
         """Let both come round; one that wakes works once with what it knew."""
         frozen = self.disturbance.is_on
-        if self._was_frozen and not frozen and self._loops[0] is not None:
-            self._loops[0].tick(wall)
+        if self._was_frozen and not frozen:
+            if self.disturbance.fault == DRIVER_KILLED:
+                self._leaderships[0], self._loops[0] = self._reach("first again"), None
+            elif self._loops[0] is not None:
+                self._loops[0].tick(wall)
         self._was_frozen = frozen
         for number in (1,) if frozen else (0, 1):
             self._lead(number, wall)

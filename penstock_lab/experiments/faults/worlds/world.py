@@ -21,6 +21,7 @@ from penstock.decide.manager.manager import ScalingManager
 from penstock.decide.outcome import Outcome
 from penstock.decide.policy import Action, Policy
 from penstock.decide.registry import make_policy
+from penstock.journal.former_runs import KIND, identify_process, settle_former_runs
 from penstock.journal.store import Journal
 from penstock.migrate.mover import MoveProposer
 from penstock.pipeline.actuator import BoardActuator
@@ -29,7 +30,7 @@ from penstock.runtime.ports import Actuator, Ports, Source
 from penstock.settings.model import Settings, load_settings
 from penstock.simulate.loading import parse
 from penstock.simulate.ports import VirtualActuator
-from penstock.simulate.run import build_application
+from penstock.simulate.run import BatchSource
 from penstock.simulate.virtual import READ
 from penstock_lab.experiments.faults.disturbances import Disturbance
 from penstock_lab.experiments.faults.rows import Effects
@@ -40,6 +41,7 @@ from penstock_lab.experiments.faults.virtual_pipeline import (
     WORDS,
     VirtualPipeline,
 )
+from penstock_lab.experiments.faults.worlds.strikes import Strike, StruckBatches
 
 SECONDS, INTERVAL = 900, 10.0
 """How long a world runs, and its policy interval."""
@@ -109,7 +111,9 @@ class World(ABC):
         self.now, self.disturbance = 0, disturbance
         self.sizes: list[object] = []
         self.errors: list[str] = []
-        self.journal = journal
+        self.journal, self._strike = journal, Strike(disturbance)
+        self._done: list[int] = []
+        self._former: list[str] = []
         self.memory = Memory(journal)
         self.build()
 
@@ -134,8 +138,8 @@ class World(ABC):
         return size == usual
 
     def tick(self, wall: float) -> None:
-        """Let the loop come round, unless it hangs; what it says of itself is kept."""
-        if self.disturbance.hangs:
+        """Let the loop come round, unless it hangs or has no driver; what it says of itself is kept."""
+        if self.disturbance.hangs or self._strike.driver_is_down:
             return
         cycle = self.loop.tick(wall)
         if cycle.error:
@@ -164,7 +168,8 @@ class World(ABC):
     def effects(self, journal: Journal) -> Effects:
         """Tell what was intended, done and left open."""
         under_way = self.loop.action_under_way is not None
-        left = max(0, len(journal.unfinished(self.name)) - under_way)
+        runs = (*self._former, self.loop.application)
+        left = max(0, sum(len(journal.unfinished(run)) for run in runs) - under_way)
         return Effects(tuple(self.memory.intended), tuple(self.hand.done), left)
 
     def put_together(
@@ -177,10 +182,23 @@ class World(ABC):
     ) -> None:
         """Make the loop of these parts."""
         manager = ScalingManager(settings.manager, settings.bounds, settings.goals)
-        self.hand = Hand(actuator, self.memory)
+        self.hand = Hand(actuator, self.memory, self._done)
         ports = Ports(_Passed(source, self.disturbance), policy, manager, self.memory, self.hand, mover)
         interval = settings.manager.policy_interval
-        self.loop: Loop = Loop(self.name, ports, LoopSettings(policy_interval=interval, timeline_length=0))
+        run = f"{self.name}-again" if self._former else self.name
+        self.loop: Loop = Loop(run, ports, LoopSettings(policy_interval=interval, timeline_length=0))
+
+    def succeed(self) -> None:
+        """Make the loop of a driver that follows one that died, and settle what that one left open."""
+        dead = {**identify_process(), "started": "before this one"}
+        self.journal.remember(float(self.now), self.name, KIND, self.loop.application, dead)
+        self._former.append(self.loop.application)
+        self.start_loop()
+        settle_former_runs(self.journal, self.name, self.loop.application, float(self.now))
+
+    def start_loop(self) -> None:
+        """Make `self.loop` over the application as it is."""
+        raise NotImplementedError
 
 
 class _Passed:
@@ -204,8 +222,13 @@ class GrowingWorld(World):
         """Make the application of the scenario, with Penstock's default policy."""
         times = {"seconds": SECONDS, "grows_at": GROWS_AT, "ends_at": ENDS_AT, "rate": self.rate}
         experiment = replace(parse(SCENARIO % times, Path("faults.yaml")), name=self.name)
-        self._dataflow, source = build_application(experiment, seed=1)
-        settings = experiment.settings
+        self._dataflow = StruckBatches(experiment, seed=1)
+        self.start_loop()
+
+    def start_loop(self) -> None:
+        """Make the loop; what was seen before counts for nothing."""
+        settings, source = self._dataflow.experiment.settings, BatchSource(self._dataflow, seed=1)
+        source.observe(float(self.now))
         policy = self.choose_policy(make_policy(settings.run.policy, settings), settings)
         self.put_together(policy, VirtualActuator(self._dataflow), source, settings)
 
@@ -215,7 +238,32 @@ class GrowingWorld(World):
 
     def advance(self) -> None:
         """Let batches run on."""
+        self._dataflow.stands_still = not self._strike.pass_second(self.now, self)
         self._dataflow.advance(self.now + 1)
+
+    def lose_executor(self) -> None:
+        """Let one executor die."""
+        if self._dataflow.instances[0] > 0:
+            self._dataflow.change_size(-1)
+            self._dataflow.missing += 1
+
+    def bring_executor(self) -> None:
+        """Let one come in place of a lost one, unless a change has brought it already."""
+        if self._dataflow.missing:
+            self._dataflow.change_size(1)
+            self._dataflow.missing -= 1
+
+    def slow_down(self, share: float) -> None:
+        """Let one executor do this share of its work."""
+        self._dataflow.share = share
+
+    def end_driver(self) -> None:
+        """Lose the batch under way, and all executors."""
+        self._dataflow.begin_anew()
+
+    def start_driver(self) -> None:
+        """Begin again with as many executors as at the start."""
+        self.succeed()
 
     def size(self) -> object:
         """Return the executors while there is input; afterwards fewer and fewer are right."""
@@ -231,6 +279,7 @@ class PipelineWorld(World):
 
     def build(self) -> None:
         """Make the pipeline, with the real monitor, board and actuator."""
+        self._missing, self._is_slow, self._count = 0, False, 0
         settings = load_settings(environment={}, arguments=SETTINGS)
         self._pipeline = VirtualPipeline(settings, clock=self.disturbance.wall)
         actuator = BoardActuator(self._pipeline.board)
@@ -238,9 +287,32 @@ class PipelineWorld(World):
 
     def advance(self) -> None:
         """Let a batch of each function run every few seconds; the input ends before the world does."""
+        goes_on = self._strike.pass_second(self.now, self) and not self._missing
         if self.now % int(BATCH_SECONDS) == 0:
             self._pipeline.rate = RATE if self.now < ENDS_AT else 0.0
-            self._pipeline.pass_batch()
+            self._count += 1
+            (self._pipeline.pass_batch if goes_on and not self._skips() else self._pipeline.stand_still)()
+
+    def _skips(self) -> bool:
+        return self._is_slow and self._count % 2 == 0
+
+    def lose_executor(self) -> None:
+        """Fail the batches until another executor has come."""
+        self._missing += 1
+
+    def bring_executor(self) -> None:
+        """Go on."""
+        self._missing -= 1
+
+    def slow_down(self, share: float) -> None:
+        """Let every second batch take as long as two: it waits for the slow executor."""
+        self._is_slow = share < 1
+
+    def end_driver(self) -> None:
+        """Stand still: the functions are those of the driver."""
+
+    def start_driver(self) -> None:
+        """Nothing begins here; who leads next says so."""
 
     def size(self) -> object:
         """Return the instances of each function while there is input."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import ActionFailed, JournalUnavailable
-from penstock_lab.experiments.faults.ground import LoopDisk
+from penstock.journal.databases import PostgresDatabase
+from penstock.journal.store import Journal
+from penstock_lab.experiments.faults.disks import LoopDisk
 from penstock_lab.experiments.faults.journals import open_place
 from penstock_lab.experiments.faults.matrix import FILE_FAULTS
 from penstock_lab.experiments.faults.network import OwnNetwork
+from penstock_lab.ground.postgres_server import postgres_server
 
 
 @contextmanager
@@ -45,6 +48,19 @@ def test_one_host_is_cut_off_and_no_other():
         network.join("127.0.2.3")
         assert can_connect("127.0.2.3")
     assert can_connect("127.0.0.1")
+
+
+def test_a_journal_whose_server_is_cut_off_is_away_and_comes_back():
+    with allowed_to_root(), OwnNetwork() as network, postgres_server() as server:
+        journal = Journal(PostgresDatabase(server.new_database(), silent_seconds=1.0))
+        with closing(journal):
+            journal.remember(1.0, "app", "kind", "before", {})
+            network.cut("127.0.0.1")
+            with pytest.raises(JournalUnavailable):
+                journal.remember(2.0, "app", "kind", "lost", {})
+            network.join("127.0.0.1")
+            journal.remember(3.0, "app", "kind", "after", {})
+            assert set(journal.recall("app", "kind")) == {"before", "after"}
 
 
 def test_a_disk_that_is_full_takes_nothing_until_it_is_emptied(tmp_path: Path):

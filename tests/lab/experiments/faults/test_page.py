@@ -34,6 +34,14 @@ def test_a_cell_is_a_time_wrong_impossible_or_not_tried():
     assert cells["two controllers", "loop"].startswith("cannot (")
 
 
+def test_a_rehearsal_stands_in_brackets_and_its_cell_is_left_to_try():
+    page = write_page([a_row(fault="driver killed", rehearsed=True), a_row()])
+    assert find_cells(page)["driver killed", "loop"] == "(0)"
+    cells, impossible = len(list(list_cells())), len(REASONS)
+    assert f"1 were tried, {impossible} cannot occur, and {cells - impossible - 1} are not tried" in page
+    assert "of which 1 were rehearsed" in page
+
+
 def test_the_page_of_the_docs_has_every_cell_and_every_reason():
     text = PAGE.read_text()
     assert set(find_cells(text)) == {cell.key for cell in list_cells()}

@@ -11,7 +11,8 @@ import pytest
 from penstock.decide.policy import ExpectedEffect, Resize
 from penstock.decide.verdict import Accepted
 from penstock.fleet.places import FleetDirectory
-from penstock_lab.experiments.faults.journals import FilePlace, JournalPlace, SmallDisk
+from penstock_lab.experiments.faults.disks import SmallDisk
+from penstock_lab.experiments.faults.journals import FilePlace, JournalPlace
 from penstock_lab.experiments.faults.regimes.fleet import FleetRegime, describe_member, list_hungry
 from penstock_lab.experiments.faults.regimes.pipeline_job import NUMBERS, SQUARES, put_numbers, read_numbers
 from penstock_lab.experiments.faults.supervised.driver import AFTER, BEFORE, KEY
@@ -48,6 +49,11 @@ def test_a_restart_that_is_done_once_is_right(job: Supervised):
 def test_a_restart_that_is_done_twice_is_seen(job: Supervised):
     write_notes(job.directory, f"2.0 start {AFTER} 1", f"3.0 start {AFTER} 1", f"3.0 batch {AFTER} 2")
     assert job.show(0).effects.doubled == 1
+
+
+def test_a_restart_that_failed_and_was_undone_is_not_done_twice(job: Supervised):
+    write_notes(job.directory, f"1.0 start {AFTER} 1", f"2.0 start {BEFORE} 1", f"3.0 batch {BEFORE} 0")
+    assert job.show(0).effects.done == (1,)
 
 
 def test_a_job_that_failed_or_never_got_its_memory_is_seen(job: Supervised):

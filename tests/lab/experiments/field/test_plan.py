@@ -15,7 +15,13 @@ from penstock.simulate.profiles import parse_profile
 from penstock_lab.experiments.field import plan
 from penstock_lab.experiments.field.kept import KeptTrials
 from penstock_lab.experiments.field.plan import FieldTrial
-from penstock_lab.experiments.field.rows import SHOWN_SECONDS, WARM_SECONDS, Ran, measure_trial
+from penstock_lab.experiments.field.rows import (
+    SHOWN_SECONDS,
+    WARM_SECONDS,
+    Ran,
+    measure_trial,
+    summarise_field,
+)
 from penstock_lab.experiments.field.trace import DoneBatch, FieldTrace
 from penstock_lab.experiments.field.trials import FieldRun, find_least, run_all, tell_guesses
 from penstock_lab.experiments.measurement import Extent
@@ -79,6 +85,8 @@ def test_a_job_that_ends_by_itself_reads_a_backlog_and_has_no_oracle(tmp_path: P
     # its end is that of its driver: 2.2 slots' work of a minute may take 132 s on one executor
     assert ground.ran[0].most_seconds >= 2 * 132
     assert all(row["prediction_error"] is None and row["seconds_behind"] == 0 for row in rows)
+    summary = summarise_field(rows)
+    assert summary["output_equal_share"] == 1 and "longest_first_decision" not in summary
 
 
 @pytest.mark.parametrize("load", ["steady", "step-up", "step-down", "ramp"])

@@ -188,6 +188,17 @@ def test_prediction_is_compared_with_the_median_batch_at_the_last_size():
     assert measure_trial(a_run(a_trial(load="day"), decisions=told.decisions)).row["prediction_error"] is None
 
 
+def test_prediction_is_not_compared_with_batches_over_a_backlog():
+    # ten records a second and five seconds: of 50 records 3 s are predicted, and taken; 500 take 25 s
+    over = tuple(DoneBatch("q", number, 25.0 * number, 25.0, 500) for number in range(2))
+    usual = (DoneBatch("q", 2, 50.0, 3.0, 50), DoneBatch("q", 3, 55.0, 3.0, 60))
+    told = (decided("hold", 30.0, 3.3),)
+    assert measure_trial(a_run(batches=over + usual, decisions=told)).row[
+        "prediction_error"
+    ] == pytest.approx(0.1)
+    assert measure_trial(a_run(batches=over, decisions=told)).row["prediction_error"] is None
+
+
 def test_prediction_is_of_the_query_that_is_busiest_for_its_period():
     # 3 s of 5 are more than 6 s of 15
     slow = tuple(DoneBatch("archive", number, 15.0 * number, 6.0, 150) for number in range(4))
