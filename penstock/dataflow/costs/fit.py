@@ -256,11 +256,13 @@ class _StageTimes:
     @staticmethod
     def measure(batches: Sequence[BatchExecution], stages: Sequence[StageCost]) -> _StageTimes:
         costs = {stage.operator: stage for stage in stages}
+        predicted = np.array([_predict_stages(costs, batch) for batch in batches])
         return _StageTimes(
             batches,
             np.array([batch.seconds - batch.listing_seconds for batch in batches]),
             np.array([batch.serial_seconds for batch in batches]),
-            *np.array([_predict_stages(costs, batch) for batch in batches]).T,
+            predicted[:, 0],
+            predicted[:, 1],
             weigh_by_age(np.arange(len(batches) - 1, -1, -1, dtype=np.float64)),
         )
 
