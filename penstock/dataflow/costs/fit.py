@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from penstock.dataflow.costs.model import ListingCost, QueryCosts, StageCost, makespan
+from penstock.dataflow.costs.model import ListingCost, QueryCosts, StageCost, makespan, stretch_stage
 from penstock.dataflow.costs.tasks import SeenTasks, TaskGrowth, fit_growth
 from penstock.dataflow.metrics import BatchExecution, Floats, Integers, StageExecution
 from penstock.dataflow.readiness import NotReady
@@ -88,6 +88,12 @@ def fit_costs(
     return replace(costs, listing=_fit_listing([*larger, *batches], tuple(sources)))
 
 
+def fit_slopes(batches: Sequence[BatchExecution]) -> dict[str, float]:
+    """Fit the seconds per record of the operators for which batches, on any slots, tell them apart."""
+    lines = {operator: _fit_tasks(runs) for operator, runs in _runs_by_operator(batches).items()}
+    return {operator: line.slope for operator, line in lines.items() if line.identified}
+
+
 def weigh_by_age(age_batches: Floats) -> Floats:
     """Weigh evidence by its age: half as much for each half-life."""
     weight: Floats = np.exp2(-age_batches / HALF_LIFE_BATCHES)
@@ -99,6 +105,15 @@ def weighted_median(values: Floats, weight: Floats) -> float:
     order = np.argsort(values)
     reached = np.cumsum(weight[order])
     return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
+def _middle_of_pairs(values: Floats, weight: Floats) -> float:
+    """Return the median of the means of all pairs, each value with itself too (Hodges and Lehmann).
+
+    A few batches have a straggler or none, and a plain median would jump from one to the other.
+    """
+    one, other = np.triu_indices(len(values))
+    return weighted_median((values[one] + values[other]) / 2, weight[one] * weight[other])
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,22 +249,40 @@ class _StageTimes:
     serial: Floats
     """The part of it outside of stages."""
     modelled: Floats
+    longest: Floats
+    """The seconds of the longest tasks of the stages, as modelled."""
     weight: Floats
 
     @staticmethod
     def measure(batches: Sequence[BatchExecution], stages: Sequence[StageCost]) -> _StageTimes:
         costs = {stage.operator: stage for stage in stages}
+        predicted = np.array([_predict_stages(costs, batch) for batch in batches])
         return _StageTimes(
             batches,
             np.array([batch.seconds - batch.listing_seconds for batch in batches]),
             np.array([batch.serial_seconds for batch in batches]),
-            np.array([_predict_stages(costs, batch) for batch in batches]),
+            predicted[:, 0],
+            predicted[:, 1],
             weigh_by_age(np.arange(len(batches) - 1, -1, -1, dtype=np.float64)),
         )
 
     @property
     def in_stages(self) -> Floats:
         return self.seconds - self.serial
+
+    def measure_stretch(self, launch: float) -> float:
+        """Measure by how much the last tasks of stages are usually stretched, as `stretch_stage` does."""
+        beyond = self.in_stages - launch - self.modelled
+        stretch = 1 + _middle_of_pairs(beyond / self.longest, self.weight * self.modelled)
+        if stretch < 1:
+            stretch = 1 + _middle_of_pairs(beyond / self.modelled, self.weight * self.modelled)
+        return min(MOST_STRETCH, max(1 / MOST_STRETCH, stretch))
+
+    def stretch_by(self, stretch: float) -> Floats:
+        """Return the modelled seconds with stretched tasks."""
+        return np.array(
+            [stretch_stage(*one, stretch) for one in zip(self.modelled, self.longest, strict=True)]
+        )
 
 
 def _add_serial_part(
@@ -269,7 +302,7 @@ def _add_serial_part(
     if alone and larger and times.modelled.all():
         delay, stretch = _calibrate_longer(times, _StageTimes.measure(larger, stages), delay, stretch)
     serial = weighted_median(times.serial, times.weight) + delay
-    miss = np.abs(serial + stretch * times.modelled - times.seconds) / np.maximum(times.seconds, 1e-9)
+    miss = np.abs(serial + times.stretch_by(stretch) - times.seconds) / np.maximum(times.seconds, 1e-9)
     return QueryCosts(serial, stages, slots, weighted_median(miss, times.weight), stretch)
 
 
@@ -282,28 +315,28 @@ def _calibrate(times: _StageTimes) -> tuple[float, float]:
     launch = max(0.0, weighted_median(times.in_stages - np.array(packed), times.weight))
     if not times.modelled.all():
         return launch, 1.0
-    stretch = weighted_median((times.in_stages - launch) / times.modelled, times.weight * times.modelled)
-    return launch, min(MOST_STRETCH, max(1 / MOST_STRETCH, stretch))
+    return launch, times.measure_stretch(launch)
 
 
 def _calibrate_longer(
     times: _StageTimes, larger: _StageTimes, launch: float, stretch: float
 ) -> tuple[float, float]:
     """Take the stretch of larger batches where it is less; what is beyond it now is a delay of each batch."""
-    least = min(stretch, float(np.median((larger.in_stages - launch) / larger.modelled)))
+    least = min(stretch, larger.measure_stretch(launch))
     least = max(1.0, least) if stretch > 1 else stretch
-    return max(launch, weighted_median(times.in_stages - least * times.modelled, times.weight)), least
+    return max(launch, weighted_median(times.in_stages - times.stretch_by(least), times.weight)), least
 
 
-def _predict_stages(costs: Mapping[str, StageCost], batch: BatchExecution) -> float:
-    """Predict the seconds of the stages of a batch that has run."""
-    total = 0.0
+def _predict_stages(costs: Mapping[str, StageCost], batch: BatchExecution) -> tuple[float, float]:
+    """Predict the seconds of the stages of a batch that has run, and of the longest task of each together."""
+    total = longest = 0.0
     for stage in batch.stages:
         cost = costs.get(stage.operator)
         if cost is not None and stage.tasks:
             tasks = cost.per_task_seconds + cost.per_record_seconds * stage.records_in
             total += makespan(tasks, batch.slots)
-    return total
+            longest += float(tasks.max())
+    return total, longest
 
 
 @dataclass(frozen=True, slots=True)

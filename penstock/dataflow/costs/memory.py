@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from penstock.dataflow.costs.disturbance import keep_undisturbed
-from penstock.dataflow.costs.fit import CALIBRATION_BATCHES, fit_costs
+from penstock.dataflow.costs.fit import CALIBRATION_BATCHES, fit_costs, fit_slopes
 from penstock.dataflow.costs.model import QueryCosts
 from penstock.dataflow.costs.slots import CostsBySlots
 from penstock.dataflow.metrics import BatchExecution, StageExecution
@@ -202,8 +202,12 @@ class CostMemory:
         return newest if not is_early and all(ratio > SHIFTED for ratio in ratios) else ()
 
     def _known_slopes(self, slots: int) -> dict[str, float]:
-        """Return seconds per record from the nearest slot counts that could tell them from those per task."""
-        known: dict[str, float] = {}
+        """Return seconds per record from the nearest slot counts that could tell them from those per task.
+
+        Where batches are alike on each slot count, as without a trigger interval, all counts tell together.
+        """
+        batches = [batch for count in self._list_believed() for batch in self._batches[count]]
+        known = fit_slopes(batches) if self._alone and len(self._batches) > 1 else {}
         fits = {**self._earlier, **self._fits}
         for seen in sorted(fits, key=lambda other: abs(other - slots), reverse=True):
             known |= {s.operator: s.per_record_seconds for s in fits[seen].stages if s.identified}

@@ -1,8 +1,9 @@
 """The cost model of a micro-batch: seconds per batch, slot-seconds per task and slot-seconds per record.
 
 The stages of a batch share the slots one after the other, so a batch of records on S slots lasts
-h + k · Σᵢ makespan(tasks of aᵢ + bᵢ · records on S slots). The inverse of bᵢ is the true rate of DS2. k is
-close to one and corrects for stragglers and other delays that usual task times leave out.
+h + Σᵢ (makespan(tasks of aᵢ + bᵢ · records on S slots) + (k - 1) · longest task). The inverse of bᵢ is the
+true rate of DS2. k corrects for stragglers and other delays that usual task times leave out: whatever the
+waves of tasks before it, a stage waits for the last task alone.
 """
 
 from __future__ import annotations
@@ -85,8 +86,9 @@ class ListingCost:
 class QueryCosts:
     """The costs of one query as measured on so many slots.
 
-    `error_ratio` is the usual relative error of a predicted batch. `stretch` is the time of stages over the
-    makespan of their usual tasks: stragglers and noise make it more than one, parallel stages less.
+    `error_ratio` is the usual relative error of a predicted batch. `stretch` is by how much the last task of
+    a stage lasts longer than usual ones, by stragglers and noise. Parallel stages make it less than one: then
+    it is their time over the makespan of their usual tasks.
     """
 
     per_batch_seconds: float
@@ -129,15 +131,26 @@ def stage_seconds(stage: StageCost, records: float, slots: int) -> float:
     return makespan(stage.task_seconds(records, slots), stage.usable_slots(slots))
 
 
+def stretch_stage(seconds: float, longest: float, stretch: float) -> float:
+    """Stretch the last task of a stage, or all of a stage that runs beside others.
+
+    Where tasks differ by chance, a wave waits for the slowest of all slots, and only the last wave of several
+    does: the slots that are free sooner take the next tasks.
+    """
+    return stretch * seconds if stretch < 1 else seconds + (stretch - 1) * longest
+
+
 def batch_seconds(
     costs: QueryCosts, input_rates: Mapping[str, float], period_seconds: float, slots: int
 ) -> float:
     """Predict the seconds of a batch that holds the records of one period."""
-    in_stages = sum(
-        stage_seconds(stage, input_rates[stage.operator] * period_seconds, slots) for stage in costs.stages
-    )
+    in_stages = 0.0
+    for stage in costs.stages:
+        tasks = stage.task_seconds(input_rates[stage.operator] * period_seconds, slots)
+        alone = makespan(tasks, stage.usable_slots(slots))
+        in_stages += stretch_stage(alone, float(tasks.max(initial=0.0)), costs.stretch)
     listing = costs.listing.seconds_for(input_rates, period_seconds, slots) if costs.listing else 0.0
-    return costs.per_batch_seconds + costs.stretch * in_stages + listing
+    return costs.per_batch_seconds + in_stages + listing
 
 
 def fixed_seconds(
@@ -147,8 +160,9 @@ def fixed_seconds(
     in_stages = 0.0
     for stage in costs.stages:
         tasks = stage.tasks_for(input_rates[stage.operator] * period_seconds, slots)
-        in_stages += math.ceil(tasks / stage.usable_slots(slots)) * stage.per_task_seconds
-    return costs.per_batch_seconds + costs.stretch * in_stages
+        waves = math.ceil(tasks / stage.usable_slots(slots))
+        in_stages += stretch_stage(waves * stage.per_task_seconds, stage.per_task_seconds, costs.stretch)
+    return costs.per_batch_seconds + in_stages
 
 
 def load_ratio(

@@ -10,7 +10,13 @@ from functools import partial
 
 import numpy as np
 
-from penstock.dataflow.costs.model import QueryCosts, StageCost, batch_seconds, stage_seconds
+from penstock.dataflow.costs.model import (
+    QueryCosts,
+    StageCost,
+    batch_seconds,
+    stage_seconds,
+    stretch_stage,
+)
 from penstock.dataflow.costs.tasks import spread_shares
 from penstock.dataflow.metrics import Floats
 
@@ -263,21 +269,23 @@ class _Search:
     def _at_least(self, slots: int) -> float:
         """Bound the batch's seconds from below, without scheduling any task."""
         costs = self._costs_for(slots)
-        in_stages = sum(self._stage_at_least(stage, slots) for stage in costs.stages)
-        return (costs.per_batch_seconds + costs.stretch * in_stages) * (1 - SLACK)
+        in_stages = sum(self._stage_at_least(stage, slots, costs.stretch) for stage in costs.stages)
+        return (costs.per_batch_seconds + in_stages) * (1 - SLACK)
 
-    def _stage_at_least(self, stage: StageCost, slots: int) -> float:
+    def _stage_at_least(self, stage: StageCost, slots: int, stretch: float) -> float:
         """Take the most of: work spread evenly, the longest task, and the waves times the shortest task."""
         records, usable = self._records(stage), stage.usable_slots(slots)
         tasks = stage.tasks_for(records, slots)
         smallest, largest = self._extreme_shares(stage, tasks)
         per_record = stage.per_record_seconds * records
         waves = math.ceil(tasks / usable)
-        return max(
+        longest = stage.per_task_seconds + per_record * largest
+        alone = max(
             (tasks * stage.per_task_seconds + per_record) / usable,
-            stage.per_task_seconds + per_record * largest,
+            longest,
             waves * (stage.per_task_seconds + per_record * smallest),
         )
+        return stretch_stage(alone, longest, stretch)
 
     def _extreme_shares(self, stage: StageCost, tasks: int) -> tuple[float, float]:
         # the array is kept beside its extremes, so that its identity cannot pass to another one

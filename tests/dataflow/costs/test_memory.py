@@ -100,6 +100,17 @@ def test_slot_counts_teach_each_other_what_a_record_costs():
     assert stage.per_task_seconds == pytest.approx(1.0, rel=0.05)
 
 
+def test_slot_counts_with_batches_of_one_size_each_tell_together_what_a_record_costs():
+    # without a trigger interval batches settle at a size, which is another one on other slots
+    query, memory = TrueQuery((TrueStage("a", 10, 0.5, 0.001),), noise=0.1), CostMemory()
+    memory.remember(query.runs((9000.0,) * 6, 5))
+    memory.remember(query.runs((3000.0,) * 6, 10, first_id=50))
+    for slots in (5, 10):
+        stage = known(memory).costs_for(slots).stages[0]
+        assert stage.per_record_seconds == pytest.approx(0.001, rel=0.1)
+        assert stage.per_task_seconds == pytest.approx(0.5, rel=0.1)
+
+
 def test_a_single_batch_on_new_slots_is_not_yet_believed():
     query, memory = word_count(), CostMemory()
     memory.remember(query.runs(SIZES, 5))
