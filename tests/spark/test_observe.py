@@ -147,10 +147,11 @@ def test_a_static_table_beside_files_is_not_taken_for_the_stream(spark, source, 
         "table": table,
     }
     left = FILES * RECORDS_PER_FILE - sum(report.sources[0].numInputRows for report in query.recentProgress)
-    backlog = {name: rate.backlog_records for name, rate in rates(seen).items()}
-    assert backlog["json"] == pytest.approx(left, abs=3 * RECORDS_PER_FILE)
-    # the table is read with every batch, so it follows the stream
-    assert backlog["table"] == pytest.approx(backlog["json"] * table / RECORDS_PER_FILE)
+    assert rates(seen)["json"].backlog_records == pytest.approx(left, abs=3 * RECORDS_PER_FILE)
+    # the table is read whole with every batch, and offered by nobody
+    unoffered = rates(seen)["table"]
+    assert (unoffered.offered_per_second, unoffered.backlog_records) == (0, 0)
+    assert unoffered.rows_per_batch == table
     query.stop()
 
 
