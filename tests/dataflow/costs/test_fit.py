@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.dataflow.costs.fit import Line, fit_costs, fit_line, weighted_median
+from penstock.dataflow.costs.fit import fit_costs, weighted_median
+from penstock.dataflow.costs.line import Line, fit_line
 from penstock.dataflow.costs.model import QueryCosts, batch_seconds
 from penstock.dataflow.metrics import BatchExecution, StageExecution
 from penstock.dataflow.readiness import NotReady
