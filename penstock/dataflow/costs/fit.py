@@ -1,4 +1,4 @@
-"""Fit the costs of a query to its batches: a line through the tasks of each stage, and what is beside them."""
+"""Fit the costs of a query to its batches: a line through the tasks of each stage, and what is beside it."""
 
 from __future__ import annotations
 
