@@ -102,6 +102,9 @@ class SagePolicy:
     def propose(self, window: ApplicationWindow) -> Proposal | NotReady:
         """Take the window in, and judge the samples since the last change of size."""
         answer = self._needs.propose(window)
+        if self._seen_batches and not _has_ended_batch(window) and not isinstance(answer, NotReady):
+            # a backlog goes up and down with the batches: only those at their ends can be compared
+            answer = NotReady("no batch has ended in the window", "the end of the one that runs")
         held = {unit: count for unit, count in window.parallelism.items() if count >= 1}
         if isinstance(answer, NotReady) and window.sizing is None:
             return answer
