@@ -16,16 +16,13 @@ import numpy as np
 
 from penstock.dataflow.costs.foresight import CostsFor, Outlook, costs_with_fixed
 from penstock.dataflow.costs.model import QueryCosts, StageCost, batch_seconds
-from penstock.dataflow.costs.slots import predict_batch
+from penstock.dataflow.costs.slots import is_shorter, predict_batch
 from penstock.dataflow.costs.tasks import MOST_TASKS, spread_shares
 from penstock.dataflow.metrics import Floats
+from penstock.decide.ds2.slot_sizing import SKEWED, WORTH_A_CHANGE
 
-WORTH_A_CHANGE = 0.1
-"""A change of the job is told where it shortens batches by this share: predictions are hardly better."""
 NEARLY = 0.05
 """What shortens batches by less is left out."""
-SKEWED = 3.0
-"""Times its even share from which one task may hold one key, which more partitions do not part."""
 SLACK = 1e-9
 """Relative: a limit that was found by bisection is not to fall below the digit that it means."""
 GIANT = 3.0
@@ -145,11 +142,11 @@ def advise_on_partitions(
     short = _group_short(costs, outlook, slots)
     levers = set(short)
     now, expected = settle(costs), settle(_enlarge(costs, outlook, slots, levers))
-    if not _is_shorter(expected, now, WORTH_A_CHANGE):
+    if not is_shorter(expected, now, 1 - WORTH_A_CHANGE):
         return None
     for lever in sorted(levers, key=lambda one: one.value):
         without = settle(_enlarge(costs, outlook, slots, levers - {lever}))
-        if not _is_shorter(expected, without, NEARLY):
+        if not is_shorter(expected, without, 1 - NEARLY):
             levers, expected = levers - {lever}, without
     changes = tuple(
         _describe_change(lever, short[lever], outlook, slots) for lever in Lever if lever in levers
@@ -269,11 +266,6 @@ def _describe_change(lever: Lever, stages: list[StageCost], outlook: Outlook, sl
 
 def _settle(rates: Mapping[str, float], period: float, slots: int, costs: QueryCosts) -> tuple[bool, float]:
     return predict_batch(costs, rates, period, slots)
-
-
-def _is_shorter(then: tuple[bool, float], now: tuple[bool, float], share: float) -> bool:
-    """Tell whether batches no longer grow for ever, or get shorter by this share."""
-    return now[0] if now[0] != then[0] else then[1] < now[1] * (1 - share)
 
 
 def _times(costs: QueryCosts, rates: Mapping[str, float], period: float, slots: int, factor: float) -> float:

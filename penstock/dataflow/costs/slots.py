@@ -195,6 +195,16 @@ def predict_batch(
     return True, batch_seconds(costs, input_rates, period_seconds, slots)
 
 
+def is_shorter(then: tuple[bool, float], now: tuple[bool, float], factor: float) -> bool:
+    """Tell whether batches no longer grow for ever, or last less than so many times what they do now.
+
+    Both are predictions by `predict_batch`: one batch of an endless row is not compared with the length at
+    which others settle.
+    """
+    (endless, seconds), (still_endless, later) = now, then
+    return later < seconds * factor if endless == still_endless else endless
+
+
 class _Search:
     """One search over slot counts 1 … most, for fixed rates and period."""
 
@@ -307,7 +317,4 @@ def _list_sizes(step: int, most: int) -> list[int]:
 
 def _is_worth(now: tuple[bool, float], then: tuple[bool, float], executors: float) -> bool:
     """Tell whether so many executors more each shorten the batch by the least gain, or stop its growth."""
-    (growing, seconds), (still_growing, later) = now, then
-    if growing != still_growing:
-        return growing
-    return bool(later < seconds * (1 - LEAST_GAIN) ** executors)
+    return is_shorter(then, now, (1 - LEAST_GAIN) ** executors)

@@ -15,7 +15,6 @@ from penstock.decide.ds2.slot_sizing import Held, QuerySizing
 TELLS_AGAIN = 60.0
 """Seconds after which a batch in which slots came may ask for more of them: the tasks on them begin cold."""
 
-
 MOST_WAIT = 60.0
 """Seconds that growth waits at most for batches that get cheaper."""
 
@@ -37,7 +36,6 @@ class QueryMemory:
     """The slots of the last window."""
     since: float = -math.inf
     """Since when there are more than before; before all time where none came."""
-
     waiting_since: float | None = None
     """Since when growth waits for batches that get cheaper; None where none was asked for."""
 

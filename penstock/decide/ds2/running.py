@@ -116,7 +116,7 @@ def _find_rates(
     A task after a shuffle has costs that do not depend on its records. Only a batch with a period's input at
     these rates spreads them fairly, so a smaller one tells of its sources alone.
     """
-    rates = {name: rate + demand.backlog[name] / goals.catch_up for name, rate in demand.offered.items()}
+    rates = dict(demand.catching_up(goals.catch_up))
     over = {stage.operator: stage.done for stage in batch.stages if stage.is_over and stage.done is not None}
     read = sum(float(over[name].records_in.sum()) for name in query.graph.sources if name in over)
     if read < period * sum(rate for name, rate in rates.items() if name not in demand.tables):

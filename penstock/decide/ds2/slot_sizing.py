@@ -9,7 +9,7 @@ from functools import partial
 
 from penstock.dataflow.costs.foresight import CostsFor, Outlook, costs_with_fixed
 from penstock.dataflow.costs.model import QueryCosts, StageCost, load_ratio, stage_seconds
-from penstock.dataflow.costs.slots import CostsBySlots, SlotNeed, least_slots, predict_batch
+from penstock.dataflow.costs.slots import CostsBySlots, SlotNeed, is_shorter, least_slots, predict_batch
 from penstock.dataflow.graph import LogicalGraph
 from penstock.dataflow.propagation import propagate_rates
 from penstock.dataflow.readiness import NotReady
@@ -194,11 +194,9 @@ def _choose_slots(
         return last if last is not None and sticks and not target.for_backlog else need.slots
     if need.slots < held.slots:
         return need.slots
-    endless, seconds = predict_batch(costs_for(held.slots), target.rates, period, held.slots)
-    endless_then, _ = predict_batch(costs_for(need.slots), target.rates, period, need.slots)
-    # the length of one batch of an endless row says nothing beside the length at which others settle
-    shorter = need.batch_seconds < seconds * (1 - WORTH_A_CHANGE)
-    helps = shorter if endless == endless_then else endless
+    now = predict_batch(costs_for(held.slots), target.rates, period, held.slots)
+    still_endless, _ = predict_batch(costs_for(need.slots), target.rates, period, need.slots)
+    helps = is_shorter((still_endless, need.batch_seconds), now, 1 - WORTH_A_CHANGE)
     # whatever is added, an operator that cannot be scaled stays the bottleneck
     return need.slots if helps and need.limiting not in fixed else held.slots
 

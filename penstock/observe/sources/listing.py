@@ -29,6 +29,11 @@ class ListedFile(NamedTuple):
     modified: float
     size: float = math.nan
 
+    @staticmethod
+    def of(modified: float, size: float) -> ListedFile:
+        """Return a file; one without bytes may be just being written in its place."""
+        return ListedFile(modified, size or math.nan)
+
 
 @dataclass(frozen=True, slots=True)
 class ListingRule:
@@ -182,5 +187,4 @@ def _note(entry: os.DirEntry[str], known: Mapping[str, ListedFile], files: dict[
 
 
 def _describe(found: os.stat_result) -> ListedFile:
-    # one without bytes may be a file that is just being written in its place
-    return ListedFile(found.st_mtime, float(found.st_size) or math.nan)
+    return ListedFile.of(found.st_mtime, float(found.st_size))

@@ -164,7 +164,7 @@ class HadoopPlace:
 def parse_statuses(text: str) -> list[tuple[str, bool, ListedFile]]:
     """Read the text of Hadoop's file statuses: path, whether a directory, and the file."""
     return [
-        (path, kind == "true", ListedFile(int(at) / 1000, float(size or "nan")))
+        (path, kind == "true", ListedFile.of(int(at) / 1000, float(size or 0)))
         for path, kind, size, at in _STATUS.findall(text)
     ]
 
